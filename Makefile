@@ -1,0 +1,106 @@
+# The targets do all the set-up, in .venv, and say what the machine lacks instead of installing it.
+#   make lab  [ARGS=…]   JupyterLab on the examples, its kernels taking turns
+#   make demo [ARGS=…]   the examples at the same time, without a browser
+#   make test [ARGS=…]   all tests
+#   make check           lint, types, tests, docs: what CI runs
+
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3.14 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+LABEXT := jupyter_salus/labextension
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv labextension native lab demo test lint types check docs wheel clean
+
+help:
+	@sed -n '2,5p' Makefile | sed 's/^# *//'
+
+# ---- set-up --------------------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "cannot make $(VENV): Python 3.11 or later is needed (Debian: apt-get install python3.11 python3.11-venv)"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cannot make $(VENV): $(PYTHON) is older than Python 3.11"; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { echo "cannot make $(VENV): $(PYTHON) has no ensurepip (Debian: apt-get install python3-venv)"; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.node-seen:
+	@mkdir -p $(VENV)
+	@command -v node >/dev/null || test -f $(LABEXT)/dist/static/style.js || { echo "cannot build the JupyterLab extension: Node.js 20.19 or later is needed on the PATH"; exit 1; }
+	@command -v cc >/dev/null || command -v gcc >/dev/null || echo "note: no C compiler: the guard isn't built, sessions on a GPU will be plain (Debian: apt-get install gcc libc6-dev)"
+	@touch $@
+
+# pip leaves alone what already fits, so a .venv made by hand is taken over as it is.
+$(VENV)/.installed: pyproject.toml hatch_build.py | $(BIN)/python $(VENV)/.node-seen
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,examples]'
+	@touch $@
+
+LABEXT_SOURCES := $(shell find $(LABEXT)/src $(LABEXT)/style $(LABEXT)/schema -type f 2>/dev/null)
+
+$(LABEXT)/node_modules/.installed: $(LABEXT)/package.json | $(VENV)/.installed
+	cd $(LABEXT) && jlpm install
+	@touch $@
+
+$(LABEXT)/dist/static/style.js: $(LABEXT_SOURCES) $(LABEXT)/package.json | $(LABEXT)/node_modules/.installed
+	cd $(LABEXT) && jlpm build:prod
+	@touch $@
+
+# An editable install copies the extension's files; the link makes JupyterLab show those that were built last.
+$(VENV)/.labextension: $(LABEXT)/dist/static/style.js | $(VENV)/.installed
+	@rm -rf $(VENV)/share/jupyter/labextensions/jupyter-salus
+	@mkdir -p $(VENV)/share/jupyter/labextensions
+	@ln -s ../../../../$(LABEXT)/dist $(VENV)/share/jupyter/labextensions/jupyter-salus
+	@touch $@
+
+NATIVE_SOURCES := $(wildcard jupyter_salus/native/*.c jupyter_salus/native/*.h jupyter_salus/native/*/*.c jupyter_salus/native/*/*.h)
+
+$(VENV)/.native: $(NATIVE_SOURCES) | $(VENV)/.installed
+	@if [ -f jupyter_salus/native/build.py ] && { command -v cc || command -v gcc; } >/dev/null; then $(BIN)/python jupyter_salus/native/build.py; fi
+	@touch $@
+
+labextension: $(VENV)/.labextension
+native: $(VENV)/.native
+venv: $(VENV)/.installed $(VENV)/.labextension $(VENV)/.native
+
+# ---- use -----------------------------------------------------------------------------------------------------------------
+
+# Root needs --allow-root; nobody else does.
+ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
+
+lab: venv
+	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.kernel_manager_class=jupyter_salus.Manager --ServerApp.root_dir=examples $(ARGS)
+
+demo: venv
+	$(BIN)/jupyter salus run --device host --output-dir demo-output --overwrite \
+	  examples/keras_digits.ipynb examples/numpy_digits.ipynb examples/interactive_digits.ipynb $(ARGS)
+
+# ---- checks --------------------------------------------------------------------------------------------------------------
+
+test: venv
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: venv $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+check: lint types test docs
+
+wheel: venv
+	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf build dist docs/_build demo-output .mypy_cache .pytest_cache .ruff_cache $(LABEXT)/lib $(LABEXT)/dist
+	rm -f $(VENV)/.installed $(VENV)/.labextension $(VENV)/.native $(VENV)/.docs $(VENV)/.node-seen
