@@ -36,7 +36,7 @@ def isolated_run() -> Iterator[Path]:
         "JUPYTER_DATA_DIR": str(home / "jupyter-data"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "JUPYTER_PLATFORM_DIRS": "1",
-        "JUPYTER_SALUS_SOCKET": str(home / "backend.sock"),
+        "JUPYTER_SALUS_RUN_DIR": str(home),
         "JUPYTER_SALUS_STATE_DIR": str(home / "state"),
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
@@ -47,9 +47,8 @@ def isolated_run() -> Iterator[Path]:
         "XDG_STATE_HOME": str(home / "xdg-state"),
         RUN_MARK: uuid.uuid4().hex,
     }
-    kept = {name: os.environ.get(name) for name in environment}
-    for name in [name for name in os.environ if name.startswith(("JUPYTER_SALUS_", "JPY_"))]:
-        kept.setdefault(name, os.environ.pop(name))
+    inherited = [name for name in os.environ if name.startswith(("JUPYTER_SALUS_", "JPY_"))]
+    kept = {name: os.environ.pop(name, None) for name in [*environment, *inherited]}
     os.environ.update(environment)
     (home / "runtime").mkdir(mode=0o700)
     yield home
@@ -73,7 +72,8 @@ def short_tmp() -> Iterator[Path]:
 def own_address(isolated_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No two tests meet in one backend by accident: each finds a free address and a state directory of its own."""
     token = uuid.uuid4().hex[:8]
-    monkeypatch.setenv("JUPYTER_SALUS_SOCKET", str(isolated_run / f"{token}.sock"))
+    (isolated_run / token).mkdir(mode=0o700)
+    monkeypatch.setenv("JUPYTER_SALUS_RUN_DIR", str(isolated_run / token))
     monkeypatch.setenv("JUPYTER_SALUS_STATE_DIR", str(isolated_run / f"state-{token}"))
 
 
