@@ -1,0 +1,1 @@
+"""What backend, guest, guard and server say to one another: frames, messages, the address. Standard library alone."""
