@@ -78,6 +78,11 @@ class Peer:
         finally:
             self._waiting.pop(number, None)
 
+    def say(self, cls: Type[Message], **fields: Any) -> None:
+        """Say a message that has no answer (`interrupt`). After the connection's end it does nothing."""
+        if not self.closed.done():
+            self._send(cls(**fields))
+
     async def subscribe(self, callback: Callable[[StateChanged], None]) -> None:
         """Have `callback` called with each change of the state, the first one whole. It must not raise or block."""
         self._callback = callback
