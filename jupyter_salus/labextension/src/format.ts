@@ -1,0 +1,55 @@
+/**
+ * Bytes in GiB, durations and positions as short text. Numbers follow the browser's locale; words come translated.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+const GIB = 2 ** 30;
+
+/** "5.5", without the unit: two digits below 0.1 GiB, so that a small session doesn't read as nothing. */
+export function gib(bytes: number): string {
+  const value = bytes / GIB;
+  const digits = value !== 0 && Math.abs(value) < 0.1 ? 2 : 1;
+  return value.toLocaleString(undefined, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** "5.5 GiB". */
+export function withUnit(bytes: number): string {
+  return `${gib(bytes)} GiB`;
+}
+
+/** "3 s", "4 min 20 s", "2 h 5 min", "3 d 4 h": two units at most, never below a second. */
+export function duration(seconds: number, trans: TranslationBundle): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) {
+    return trans.__('%1 s', whole);
+  }
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) {
+    return whole % 60 && minutes < 10 ? trans.__('%1 min %2 s', minutes, whole % 60) : trans.__('%1 min', minutes);
+  }
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) {
+    return minutes % 60 ? trans.__('%1 h %2 min', hours, minutes % 60) : trans.__('%1 h', hours);
+  }
+  const days = Math.floor(hours / 24);
+  return hours % 24 ? trans.__('%1 d %2 h', days, hours % 24) : trans.__('%1 d', days);
+}
+
+/** "next", "2nd in line", … for the position 1, 2, … in a queue. */
+export function place(position: number, trans: TranslationBundle): string {
+  switch (position) {
+    case 1:
+      return trans.__('next in line');
+    case 2:
+      return trans.__('2nd in line');
+    case 3:
+      return trans.__('3rd in line');
+    default:
+      return trans.__('number %1 in line', position);
+  }
+}
+
+/** "14:02:31" in the browser's zone, for the timeline's axis and tips. */
+export function clockTime(epochSeconds: number): string {
+  return new Date(epochSeconds * 1000).toLocaleTimeString(undefined, { hour12: false });
+}
