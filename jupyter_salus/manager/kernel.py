@@ -194,7 +194,7 @@ class SalusKernelManagerMixin(LoggingConfigurable):
         except Exception:
             self.log.exception("Salus: cannot ask kernel %s whether it is up", self._salus_id)
 
-    def _salus_described(self, notebook: Notebook) -> None:
+    def salus_described(self, notebook: Notebook) -> None:
         """The notebook was renamed or moved, or its session is there now; called by the Manager."""
         link, enrolment = self._salus_link, self.salus_enrolment
         if link is not None and enrolment is not None and enrolment.notebook != notebook:

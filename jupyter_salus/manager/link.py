@@ -45,6 +45,8 @@ class Link:
         self._peer: Peer | None = None
         self._closing = False
         self._running: set[asyncio.Task[None]] = set()
+        #: Done by the next attempt to connect that fails.
+        self._failure: asyncio.Future[Any] | None = None
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
@@ -72,13 +74,14 @@ class Link:
         return self._submit(self._bring(enrolment))
 
     async def bring(self, enrolment: Enrolment, patience_s: float = PATIENCE_S) -> bool:
-        """`touch`, and wait for it at most `patience_s` seconds. False: the backend hasn't heard it yet, but will."""
-        said = self.touch(enrolment)
+        """`touch`, and wait for it at most `patience_s` seconds, or until an attempt to connect fails.
+
+        False: the backend hasn't heard it yet, but will once it is there.
+        """
         try:
-            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(said)), patience_s)
+            return await asyncio.wait_for(asyncio.wrap_future(self._submit(self._try(enrolment))), patience_s)
         except (TimeoutError, SalusError):
             return False
-        return True
 
     def interrupt(self, session: str) -> None:
         """Have the backend end the waits of this session. Without a backend nobody waits for it."""
@@ -122,6 +125,7 @@ class Link:
                 continue
             except Exception:
                 self.log.exception("Salus: cannot connect to the backend at %s", self.address.path)
+                self._tell(f"cannot connect to the backend at {self.address.path}")
                 await self._pause(PAUSES_S[-1])
                 continue
             failures = 0
@@ -178,6 +182,13 @@ class Link:
         if enrolment.ended and self._enrolments.get(enrolment.session) is enrolment:
             del self._enrolments[enrolment.session]
 
+    async def _try(self, enrolment: Enrolment) -> bool:
+        bringing = self._spawn(self._bring(enrolment))
+        if self._failure is None or self._failure.done():
+            self._failure = self._loop.create_future()
+        await asyncio.wait({bringing, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+        return bringing.done() and not bringing.cancelled() and bringing.exception() is None
+
     async def _ask(self) -> dict[str, Any]:
         peer = await self._present()
         return await peer.request(Ask, what="state")
@@ -194,11 +205,12 @@ class Link:
                 raise gone(self.address.path, "the connection was closed here")
             await self._up.wait()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run beside the rest; what it raises was logged where it was raised."""
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[Any]:
+        """Run beside the rest; a refusal was logged where it was raised."""
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
@@ -217,6 +229,8 @@ class Link:
 
     def _tell(self, problem: str) -> None:
         """One line when it goes wrong, none while it stays so."""
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_result(None)
         if self.problem != problem:
             self.problem = problem
             self.log.warning("Salus: %s. Kernels run as plain ones until it is back", problem)

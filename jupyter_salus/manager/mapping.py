@@ -43,7 +43,7 @@ class SalusManagerMixin(LoggingConfigurable):
         super().__init__(**kwargs)
         # The connection is made now and in the background, so that the first kernel finds the backend running.
         self.salus_link = open_link(self.salus_enabled, self.salus_socket, self.log)
-        self._salus_tasks: set[asyncio.Task[None]] = set()
+        self._salus_tasks: set[asyncio.Task[Any]] = set()
         self._salus_check_class()
 
     @default("kernel_manager_class")
@@ -58,7 +58,7 @@ class SalusManagerMixin(LoggingConfigurable):
         except RuntimeError:
             return  # Without a loop nobody renames anything in a server.
         self._salus_tasks.add(task)
-        task.add_done_callback(self._salus_tasks.discard)
+        task.add_done_callback(self._salus_described)
 
     def interrupt_kernel(self, kernel_id: str) -> Awaitable[None]:
         """As the base class; a kernel that isn't started yet is answered 409, not 500."""
@@ -85,15 +85,20 @@ class SalusManagerMixin(LoggingConfigurable):
         sessions = getattr(self.parent, "session_manager", None)
         return {} if sessions is None else await of_sessions(sessions)
 
-    async def salus_describe(self) -> None:
-        """Tell the backend the names that changed. Called after a rename, and by the server's feed."""
-        try:
-            for kernel_id, notebook in (await self.salus_notebooks()).items():
-                kernel = self._kernels.get(kernel_id)  # type: ignore[attr-defined]
-                if isinstance(kernel, SalusKernelManagerMixin):
-                    kernel._salus_described(notebook)
-        except Exception:
-            self.log.exception("Salus: cannot read the names of the notebooks")
+    async def salus_describe(self) -> dict[str, Notebook]:
+        """Tell the backend the names that changed, and return all. Called after a rename, and by the server's feed."""
+        notebooks = await self.salus_notebooks()
+        for kernel_id, notebook in notebooks.items():
+            kernel = self._kernels.get(kernel_id)  # type: ignore[attr-defined]
+            if isinstance(kernel, SalusKernelManagerMixin):
+                kernel.salus_described(notebook)
+        return notebooks
+
+    def _salus_described(self, task: asyncio.Task[Any]) -> None:
+        self._salus_tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.log.error("Salus: cannot read the names of the notebooks", exc_info=error)
 
     async def _salus_waits(self, kernel_id: str) -> bool:
         kernel = self._kernels.get(kernel_id)  # type: ignore[attr-defined]
