@@ -1,0 +1,175 @@
+"""One notebook of `jupyter salus run`: its kernel, its cells one after the other, what came of it.
+
+nbclient's own `execute` installs signal handlers for one notebook; here several run in one loop, so the kernel is started
+and ended here and the cells are given to nbclient one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_client.kernelspec import NoSuchKernel
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from ..manager import NotebookKernelManager
+
+#: How long a kernel may take to answer for the first time, in seconds: many start at once, on few cores.
+STARTUP_S = 300
+
+
+@dataclass
+class Execution:
+    """A notebook on its way; `status` is `waiting`, `running`, `done` or `failed`, with `error` in words."""
+
+    notebook: Path
+    output: Path
+    status: str = "waiting"
+    error: str | None = None
+    cells: int = 0
+    executed: int = 0
+    session: str | None = None
+    #: The last that the backend said of the session.
+    row: dict[str, Any] = field(default_factory=dict)
+    started: float | None = None
+    ended: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's name, as in the table."""
+        return self.notebook.name
+
+    def failed(self, why: str) -> None:
+        """Called once, by whatever found out."""
+        self.status, self.error = "failed", f"cannot finish {self.notebook}: {why}"
+
+    def result(self) -> dict[str, Any]:
+        """What `--json` prints of it. Bytes are bytes, times seconds."""
+        row = self.row
+        return {
+            "notebook": str(self.notebook),
+            "output": str(self.output) if self.output.exists() else None,
+            "status": self.status,
+            "error": self.error,
+            "session": self.session,
+            "cells": self.cells,
+            "cells_executed": self.executed,
+            "seconds": None if self.started is None or self.ended is None else round(self.ended - self.started, 3),
+            "waited_s": row.get("waited_s"),
+            "used_s": row.get("used_s"),
+            "turns": row.get("turns"),
+            "iterations": row.get("iterations"),
+            "evictions": row.get("evictions"),
+            "peak_persistent_bytes": row.get("peak_persistent_bytes"),
+            "peak_ephemeral_bytes": row.get("peak_ephemeral_bytes"),
+            "memory_mode": row.get("memory_mode"),
+        }
+
+
+def read(execution: Execution) -> nbformat.NotebookNode | None:
+    """The notebook, or None once the execution is marked as failed because it can't be read."""
+    try:
+        notebook = nbformat.read(execution.notebook, as_version=4)
+    except OSError as error:
+        execution.failed(error.strerror or str(error))
+        return None
+    except Exception as error:  # nbformat raises whatever its JSON and its schema raise
+        execution.failed(f"it isn't a notebook ({str(error).splitlines()[0][:200]})")
+        return None
+    execution.cells = sum(1 for cell in notebook.cells if _executes(cell))
+    return notebook
+
+
+async def execute(
+    execution: Execution,
+    notebook: nbformat.NotebookNode,
+    socket: str | None,
+    told: Callable[[Execution], None],
+    before_end: Callable[[], Any],
+) -> None:
+    """Run the cells, write the executed notebook, end the kernel. Never raises for what the notebook does.
+
+    `told` is called when something changed; `before_end` is awaited while the session is still there.
+    """
+    execution.status, execution.started = "running", time.monotonic()
+    folder = str(execution.notebook.resolve().parent)
+    name = notebook.metadata.get("kernelspec", {}).get("name", "python3")
+    manager = NotebookKernelManager(
+        kernel_name=name,
+        salus_name=execution.name,
+        salus_path=os.path.relpath(execution.notebook),
+        **({} if socket is None else {"salus_socket": socket}),
+    )
+    client = NotebookClient(notebook, km=manager, timeout=None, startup_timeout=STARTUP_S)
+    try:
+        await manager.start_kernel(cwd=folder)
+        execution.session = manager.kernel_id
+        await client.async_start_new_kernel_client()
+        await _cells(execution, client, notebook, told)
+        if execution.status == "running":
+            execution.status = "done"
+    except (NoSuchKernel, DeadKernelError, RuntimeError, TimeoutError) as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # nbclient takes our own cancellation for a kernel's death.
+            raise asyncio.CancelledError from None
+        execution.failed(str(error) or type(error).__name__)
+    except asyncio.CancelledError:
+        execution.failed("it was interrupted")
+        raise
+    finally:
+        execution.ended = time.monotonic()
+        await before_end()
+        await _end(client, manager, now=execution.status != "done")
+        _write(execution, notebook)
+        told(execution)
+
+
+async def _cells(
+    execution: Execution, client: NotebookClient, notebook: nbformat.NotebookNode, told: Callable[[Execution], None]
+) -> None:
+    client.reset_execution_trackers()
+    for index, cell in enumerate(notebook.cells):
+        if not _executes(cell):
+            continue
+        told(execution)
+        try:
+            await client.async_execute_cell(cell, index, execution_count=client.code_cells_executed + 1)
+        except (CellExecutionError, CellTimeoutError) as error:
+            what = f"{error.ename}: {error.evalue}" if isinstance(error, CellExecutionError) else "it took too long"
+            first = cell.source.strip().splitlines()[0][:60]
+            execution.failed(f"cell {index + 1} of {len(notebook.cells)} (`{first}`) failed: {what}")
+            return
+        execution.executed += 1
+    client.set_widgets_metadata()
+
+
+async def _end(client: NotebookClient, manager: NotebookKernelManager, now: bool) -> None:
+    if client.kc is not None:
+        client.kc.stop_channels()
+    if manager.has_kernel:
+        await manager.shutdown_kernel(now=now)
+    elif manager.kernel_id:
+        await manager.cleanup_resources()
+
+
+def _write(execution: Execution, notebook: nbformat.NotebookNode) -> None:
+    """Whole or not at all: a reader never sees half a notebook."""
+    partial = execution.output.with_name(f".{execution.output.name}.part")
+    try:
+        nbformat.write(notebook, partial)
+        partial.replace(execution.output)
+    except OSError as error:
+        execution.failed(f"the executed notebook can't be written to {execution.output}: {error.strerror}")
+        partial.unlink(missing_ok=True)
+
+
+def _executes(cell: nbformat.NotebookNode) -> bool:
+    return bool(cell.cell_type == "code" and cell.source.strip())

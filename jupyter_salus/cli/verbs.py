@@ -1,0 +1,74 @@
+"""`priority`, `yield`, `evict`, `restore`, `pin` and `policy`: one verb on one session or device."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from ..errors import BadValue, UnknownDevice
+from .connection import add_options, connect, find_session
+
+PRIORITIES = ("high", "normal", "low")
+POLICIES = ("fair", "fifo", "pack", "srtf", "priority")
+
+#: What a person reads after the verb was carried out.
+_DONE = {
+    "yield": "{name} passes its turn on at its next boundary.",
+    "evict": "{name} is on its way to host memory.",
+    "restore": "{name} is on its way back.",
+}
+
+
+def configure(parser: argparse.ArgumentParser, name: str) -> None:
+    """Called by the command line for each of the verbs."""
+    add_options(parser)
+    parser.set_defaults(verb=name)
+    if name == "policy":
+        parser.add_argument("policy", choices=POLICIES, metavar="NAME", help=", ".join(POLICIES))
+        parser.add_argument("--device", metavar="ID", help="which device (needed where there are several)")
+        return
+    parser.add_argument("session", metavar="SESSION", help="an id, a unique beginning of one, or a notebook's path")
+    if name == "priority":
+        parser.add_argument("value", choices=PRIORITIES, metavar="PRIORITY", help=", ".join(PRIORITIES))
+    if name == "pin":
+        parser.add_argument("--off", action="store_true", help="undo it")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Called by the command line. Raises what the backend refuses the verb with."""
+    with connect(arguments, admin=arguments.verb == "policy") as client:
+        state = client.ask("state")
+        if arguments.verb == "policy":
+            said = _policy(arguments, client, state)
+        else:
+            said = _session(arguments, client, state)
+    print(json.dumps(said) if arguments.json else said["text"])
+    return 0
+
+
+def _policy(arguments: argparse.Namespace, client: Any, state: dict[str, Any]) -> dict[str, Any]:
+    devices = [row["id"] for row in state["devices"]]
+    device = arguments.device or (devices[0] if len(devices) == 1 else None)
+    if device is None:
+        raise BadValue(
+            f"cannot tell which device gets the policy: choose with --device among {', '.join(devices) or 'none'}"
+        )
+    if device not in devices:
+        raise UnknownDevice(f"cannot find a device {device!r}: there is {', '.join(devices) or 'none'}")
+    client.act("policy", device, arguments.policy)
+    return {"device": device, "policy": arguments.policy, "text": f"{device}: policy {arguments.policy}."}
+
+
+def _session(arguments: argparse.Namespace, client: Any, state: dict[str, Any]) -> dict[str, Any]:
+    row = find_session(state["sessions"], arguments.session)
+    name = row["name"] or row["id"][:8]
+    if arguments.verb == "priority":
+        client.act("priority", row["id"], arguments.value)
+        return {"session": row["id"], "priority": arguments.value, "text": f"{name}: priority {arguments.value}."}
+    if arguments.verb == "pin":
+        pinned = not arguments.off
+        client.act("pinned", row["id"], "true" if pinned else "false")
+        return {"session": row["id"], "pinned": pinned, "text": f"{name} is {'now' if pinned else 'no longer'} pinned."}
+    client.act(arguments.verb, row["id"])
+    return {"session": row["id"], "verb": arguments.verb, "text": _DONE[arguments.verb].format(name=name)}
