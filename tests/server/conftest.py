@@ -1,0 +1,7 @@
+"""The same backends and servers as for the manager."""
+
+from __future__ import annotations
+
+from tests.manager.conftest import backend, links_end, module_tmp, server
+
+__all__ = ["backend", "links_end", "module_tmp", "server"]
