@@ -15,7 +15,7 @@ class Clock:
         self._things: list[tuple[float, int, Callable[[], None]]] = []
 
     def at(self, time_s: float, action: Callable[[], None]) -> None:
-        """Call `action` at this time, or now if it has passed. There is no cancelling: an action looks whether it still matters."""
+        """Call `action` at this time, or now if it has passed. Nothing is cancelled: an action looks whether it matters."""
         self._asked += 1
         heapq.heappush(self._things, (max(time_s, self.now), self._asked, action))
 

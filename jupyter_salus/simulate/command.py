@@ -172,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         "--knowledge",
         choices=KNOWLEDGE,
         default="progress",
-        help="what the scheduler may know of a job's length: its declared duration, its number of iterations, or nothing; default: %(default)s",
+        help="of a job's length: its declared duration, its number of iterations, or nothing; default: %(default)s",
     )
     parser.add_argument(
         "--memory",

@@ -40,6 +40,7 @@ class Guest:
         self.ticket = 0
         self.wanted_at = 0.0
         self.first_turn_at: float | None = None
+        self.finished_at: float | None = None
         # Work.
         self.done = 0.0
         self.target = 0.0

@@ -208,6 +208,7 @@ class Machine:
             self.tally.refused.append(guest.id)
         else:
             assert guest.first_turn_at is not None
+            guest.finished_at = now
             submit = guest.job.submit_s
             self.tally.finished(now, now - submit, guest.first_turn_at - submit)
         self._lose_residency(guest)

@@ -44,7 +44,8 @@ class Placement:
             guest = self._guests[session]
             if lane_of.get(session) != lane and guest.resident:
                 self._line(now, "park", guest, None)
-        smaller, larger = [], []
+        smaller: list[tuple[str, str, int]] = []
+        larger: list[tuple[str, str, int]] = []
         for lane, (device, _) in self._sizes.items():
             if lane not in sizes:
                 smaller.append((lane, device, 0))
