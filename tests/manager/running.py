@@ -165,10 +165,23 @@ class Talk:
             "stop_on_error": True,
             **content,
         }
-        header = {"msg_id": request, "session": self._session, "username": "", "version": "5.3", "msg_type": "execute_request"}
+        header = {
+            "msg_id": request,
+            "session": self._session,
+            "username": "",
+            "version": "5.3",
+            "msg_type": "execute_request",
+        }
         self._socket.send(
             json.dumps(
-                {"header": header, "parent_header": {}, "metadata": {}, "content": body, "channel": "shell", "buffers": []}
+                {
+                    "header": header,
+                    "parent_header": {},
+                    "metadata": {},
+                    "content": body,
+                    "channel": "shell",
+                    "buffers": [],
+                }
             )
         )
         return request

@@ -61,7 +61,9 @@ def test_the_event_schema_takes_the_wire_example():
 
     from jupyter_salus.server.events import SCHEMA_PATH
 
-    Draft202012Validator(yaml.safe_load(SCHEMA_PATH.read_text())).validate(json.loads((WIRE / "event.json").read_text()))
+    Draft202012Validator(yaml.safe_load(SCHEMA_PATH.read_text())).validate(
+        json.loads((WIRE / "event.json").read_text())
+    )
 
 
 def test_the_priorities_are_the_same_in_file_and_code():
