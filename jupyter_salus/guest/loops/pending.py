@@ -1,0 +1,117 @@
+"""Back-edges on Python 3.9 to 3.11: a call that the interpreter makes at its next safe point, in the main thread.
+
+The safe point is where the interpreter looks for signals: on 3.11 a backward jump, a function's beginning or a call's
+end; before that also elsewhere. A handler is installed for a real-time signal that nobody sends; the link's thread marks
+that signal as arrived (`_thread.interrupt_main(signum)`), the handler sees in which frame and at which instruction it
+landed. Not a back-edge of the user's: it is marked again at once, for a burst, then again after a pause, so that code
+between two back-edges is slowed little. 3.9 can't mark a signal of choice; there the interpreter's list of pending calls
+is used.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Optional
+
+from ..trace import first_foreign, is_users, without_ours
+from .backedge import at_backedge
+from .code import Owner
+from .landing import may_wait
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+#: Landings in one burst, and the pause between two bursts in seconds: about a tenth of the time is spent landing.
+BURST, PAUSE_S = 200, 0.003
+_CAN_MARK = sys.version_info >= (3, 10)
+
+
+class PendingLoops:
+    """Armed by the link's thread, again and again; lands in the main thread."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._owner = Owner()
+        self._armed = False
+        self._left = 0
+        self._signal = _free_signal() if _CAN_MARK else None
+        self._usable = self._signal is not None or not _CAN_MARK
+        self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_call)
+        if self._signal is not None:
+            try:
+                signal.signal(self._signal, self._on_signal)
+            except ValueError:
+                self._usable = False  # the guest was started outside the main thread
+
+    def period_s(self, wanted_s: float) -> float:
+        """A burst ends by itself and must be begun again."""
+        return PAUSE_S if self._usable else wanted_s
+
+    def arm(self) -> None:
+        """Begin a burst of landings."""
+        self._armed = True
+        self._left = BURST
+        self._mark()
+
+    def disarm(self) -> None:
+        """A landing that is on its way finds nothing to do."""
+        self._armed = False
+
+    def forked(self) -> None:
+        """The child has no link's thread that would arm it."""
+        self._armed = False
+
+    def _mark(self) -> None:
+        if not self._usable:
+            return
+        if self._signal is None:
+            ctypes.pythonapi.Py_AddPendingCall(self._call, None)
+        elif signal.getsignal(self._signal) == self._on_signal:
+            _mark_signal(self._signal)
+        else:
+            self._usable = False  # the user has a use for this signal
+
+    def _on_call(self, _argument: Any) -> int:
+        """Python 3.9: nothing can be raised out of a pending call; waits there end without raising."""
+        self._land(sys._getframe(0))
+        return 0
+
+    def _on_signal(self, _signum: int, frame: Optional[FrameType]) -> None:
+        try:
+            self._land(frame)
+        except BaseException as error:
+            if is_users(error):
+                error.__traceback__ = without_ours(error.__traceback__)
+                raise
+
+    def _land(self, landed: Optional[FrameType]) -> None:
+        if not self._armed or self._session.turn.busy_here():
+            return
+        frame = first_foreign(landed)
+        if frame is not landed and self._signal is not None:
+            return  # in the guest's own code
+        if frame is not None and self._owner.is_users(frame.f_code) and at_backedge(frame):
+            self._left = 0
+            if may_wait(frame, self._session):
+                self._session.boundary(landing=True)
+        elif self._left > 0:
+            self._left -= 1
+            self._mark()
+
+
+_mark_signal: Any = _thread.interrupt_main
+
+
+def _free_signal() -> Optional[int]:
+    """A real-time signal that nobody handles."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGRTMAX"):
+        return None
+    for number in range(signal.SIGRTMAX - 1, signal.SIGRTMIN, -1):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            return number
+    return None

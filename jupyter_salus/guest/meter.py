@@ -1,0 +1,151 @@
+"""How much CPU a thread of the user wanted, and how much of it just now: what makes a boundary a touch of the host device.
+
+Wanted CPU is the time that the thread ran plus the time that it was ready to run and had no CPU: on a machine with more
+to do than CPUs a computing thread is not a sleeping one. Time spent importing isn't counted as the user's work.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import threading
+import time
+from collections import deque
+from types import FrameType
+from typing import Deque, Optional, Tuple
+
+#: CPU time in user code that a cell may use before it counts as using the device, in seconds.
+ALLOWANCE_S = 0.02
+#: The span over which "just now" is looked at, in seconds of wall time, and the share of it that is "most".
+WINDOW_S, MOST = 0.02, 0.5
+#: Marks of earlier use lie at least this far apart, in seconds, so that few of them span the window.
+_APART_S = 0.004
+#: A stack deeper than this isn't searched further for an import that runs.
+_DEEP = 400
+
+
+def wanted_cpu_s(native_id: int) -> Optional[float]:
+    """Seconds that this thread of the process ran or waited for a CPU; None where the system doesn't tell."""
+    try:
+        with open(f"/proc/self/task/{native_id}/schedstat", "rb", buffering=0) as file:
+            ran, waited, _slices = file.read(128).split()
+    except (OSError, ValueError):
+        return None
+    return (int(ran) + int(waited)) / 1e9
+
+
+def process_wanted_cpu_s() -> Optional[float]:
+    """The same over all threads that live now; None where the system doesn't tell."""
+    try:
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+    except OSError:
+        return None
+    own = threading.get_native_id()
+    return sum(wanted_cpu_s(one) or 0.0 for one in threads if one != own)
+
+
+def has_children() -> bool:
+    """Whether this process has child processes, which may compute on its behalf."""
+    try:
+        for name in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{name}/children", "rb", buffering=0) as file:
+                if file.read(16).strip():
+                    return True
+    except OSError:
+        return False  # not told: a thread that has just ended, or a system without this file
+    return False
+
+
+class Meter:
+    """One thread's use of CPU since the meter was made; sampled by the link's thread and at boundaries.
+
+    Frameworks that compute in threads of their own (`pools`) leave the user's thread asleep meanwhile: the process's
+    time counts for it then.
+    """
+
+    def __init__(self, ident: int, native_id: Optional[int], now: float) -> None:
+        self.ident = ident
+        self.native_id = native_id
+        self.used_s = 0.0
+        self._lock = _thread.allocate_lock()
+        own, process = self._read()
+        self._last = (now, own, process)
+        self._marks: Deque[Tuple[float, float, float]] = deque([self._last], maxlen=16)
+
+    def _read(self) -> Tuple[float, float]:
+        """Wanted CPU of the thread, and CPU of the process."""
+        process = time.process_time()
+        own = None if self.native_id is None else wanted_cpu_s(self.native_id)
+        if not own:
+            own = time.thread_time() if threading.get_ident() == self.ident else process
+        return own, process
+
+    def hungry(self, now: float, frame: Optional[FrameType], pools: bool) -> bool:
+        """Whether the thread has used its allowance and computed for most of the last moment.
+
+        `frame` is where the thread is: nothing is counted while it imports.
+        """
+        if not self._lock.acquire(False):
+            return False  # the other sampler is at it, or a signal handler interrupted it
+        try:
+            own, process = self._read()
+            imports = importing(frame)
+            if not imports:
+                used = own - self._last[1]
+                self.used_s += max(used, process - self._last[2]) if pools else used
+            self._last = (now, own, process)
+            enough = self.used_s >= ALLOWANCE_S and not imports and self._mostly_cpu(pools)
+            if now - self._marks[-1][0] >= _APART_S:
+                self._marks.append(self._last)
+            return enough
+        finally:
+            self._lock.release()
+
+    def _mostly_cpu(self, pools: bool) -> bool:
+        now, own, process = self._last
+        for then, own_then, process_then in reversed(self._marks):
+            span = now - then
+            if span >= WINDOW_S:
+                return own - own_then > MOST * span or (pools and process - process_then > MOST * span)
+        return False
+
+
+class Sleep:
+    """Whether the whole process has wanted no CPU for a while; sampled by the link's thread while a turn is revoked."""
+
+    #: How long, in seconds, and up to which share of it counts as none.
+    WHILE_S, NONE = 0.06, 0.05
+
+    def __init__(self) -> None:
+        self._since: Optional[Tuple[float, float]] = None
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._since = None
+
+    def lasts(self, now: float) -> bool:
+        """Whether nothing has computed since the first call, long enough; the time begins anew with each use of CPU."""
+        wanted = process_wanted_cpu_s()
+        if wanted is None:
+            return False
+        if self._since is None or wanted - self._since[1] > self.NONE * max(now - self._since[0], self.WHILE_S):
+            self._since = (now, wanted)
+            return False
+        return now - self._since[0] >= self.WHILE_S and not has_children()
+
+
+def importing(frame: Optional[FrameType]) -> bool:
+    """Whether an import runs somewhere below this frame."""
+    for _ in range(_DEEP):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def frame_of(ident: int) -> Optional[FrameType]:
+    """Where another thread is now."""
+    return sys._current_frames().get(ident)

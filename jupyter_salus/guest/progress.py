@@ -1,0 +1,62 @@
+"""What a session did in its turn: counted at boundaries, said at most ten times a second and before each release."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Callable, Optional, Tuple
+
+from ..protocol.messages import Progress
+from .memory import resident_bytes
+
+#: Progress is said no more often than this, in seconds.
+EVERY_S = 0.1
+#: Frameworks named in the state where the user imported them.
+FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "torch", "jax", "sklearn", "lightning")
+
+
+class Tally:
+    """Counts iterations of the running turn; `remaining` asks whoever knows how many are still to come."""
+
+    def __init__(self) -> None:
+        self.iterations = 0
+        self.total_iterations = 0
+        self.due = 0.0
+        #: Who knows how many iterations are still to come; the first answer that isn't None counts.
+        self.tellers: Tuple[Callable[[], Optional[int]], ...] = ()
+        self._since = time.monotonic()
+        self._cpu_s = time.process_time()
+
+    def begin(self) -> None:
+        """A turn was granted."""
+        self.iterations = 0
+        self._since = time.monotonic()
+        self._cpu_s = time.process_time()
+        self.due = self._since + EVERY_S
+
+    def report(self, epoch: int) -> Tuple[Progress, Optional[int]]:
+        """What happened since the last report, and the resident bytes now."""
+        now, cpu_s, resident = time.monotonic(), time.process_time(), resident_bytes()
+        said = Progress(
+            epoch=epoch,
+            iterations=self.iterations,
+            busy_s=max(0.0, now - self._since),
+            resident_bytes=resident,
+            remaining=self._remaining(),
+            cpu_s=max(0.0, cpu_s - self._cpu_s),
+            frameworks=tuple(name for name in FRAMEWORKS if name in sys.modules) or None,
+        )
+        self.total_iterations += self.iterations
+        self.iterations = 0
+        self._since, self._cpu_s, self.due = now, cpu_s, now + EVERY_S
+        return said, resident
+
+    def _remaining(self) -> Optional[int]:
+        for teller in self.tellers:
+            try:
+                left = teller()
+            except Exception:
+                continue  # objects of a framework, in whatever state: what they can't tell isn't known
+            if left is not None and 0 <= left < 2**62:
+                return int(left)
+        return None

@@ -1,0 +1,272 @@
+"""The guest's session: what the parts of a guest are to one another, and the boundary itself.
+
+Rules. The guest never raises into user code, except for an interrupt of the user's; never changes a result; where it is
+unsure or broken, it is gone: the kernel runs as a plain one. A boundary costs an attribute and a clock while the turn is
+held and wanted by nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import Any, Dict, Optional, Set
+
+from ..errors import SalusError
+from ..protocol.codec import PROTOCOL, Message
+from ..protocol.messages import (
+    CellFinished,
+    CellStarted,
+    Hello,
+    Interrupt,
+    TurnGranted,
+    TurnRevoked,
+    WaitExplained,
+    Welcome,
+)
+from ..protocol.version import VERSION
+from .cell import Cell, Cells
+from .interrupts import INVISIBLE, Interrupts, Redo, users_frame
+from .line import Line
+from .link import Link
+from .memory import resident_bytes
+from .meter import Meter
+from .progress import Tally
+from .remaining import Remaining
+from .trace import is_users
+from .turn import Turn
+from .wait import Outcome, Wait
+from .watch import Watch
+
+_log = logging.getLogger("jupyter_salus")
+
+#: How long the main thread waits for the signal of an interrupt that the server announced, in seconds.
+SIGNAL_S = 0.5
+
+
+class Identity:
+    """Who this kernel is to the backend, from the environment that its manager gave it."""
+
+    def __init__(self, environ: Any) -> None:
+        self.address: str = environ["JUPYTER_SALUS_SOCKET"]
+        self.session: str = environ["JUPYTER_SALUS_SESSION"]
+        self.token: Optional[str] = environ.pop("JUPYTER_SALUS_TOKEN", None)
+        self.incarnation: int = int(environ.get("JUPYTER_SALUS_INCARNATION", "0"))
+        self.kernel_id: Optional[str] = environ.get("JUPYTER_SALUS_KERNEL_ID")
+        self.name: Optional[str] = environ.get("JUPYTER_SALUS_NAME")
+        self.path: Optional[str] = environ.get("JUPYTER_SALUS_PATH")
+
+
+class Session:
+    """One kernel's session. Made once by `start`; `boundary` is called by every adapter, loop and user."""
+
+    def __init__(self, identity: Identity, kernel: Any) -> None:
+        self.identity = identity
+        self.memory_mode = "host"
+        self.off = False
+        #: Whether a framework that computes in threads of its own is there.
+        self.pools = False
+        self.waited_s = 0.0
+        self.tally = Tally()
+        self.remaining = Remaining()
+        self.redo = Redo()
+        self.cells = Cells(self._cell_began, self._cell_ended)
+        self.line = Line(kernel, self.cells)
+        self.link = Link(
+            identity.address, self._hello, self._on_welcome, self._on_message, self._on_down, self._on_tick
+        )
+        self.turn = Turn(self.link.send, self.tally.report, self.tally.begin)
+        self.watch = Watch(self)
+        self._key: Optional[str] = None
+        self._was_holding = False
+        self._was_waiting = False
+        self._meters: Dict[int, Meter] = {}
+        #: Threads that an interrupt let go on without a turn where nothing may be raised, until the next cell begins.
+        self._let_go: Set[int] = set()
+
+    # ---- boundaries --------------------------------------------------------------------------------------------------
+
+    def boundary(self, iterations: int = 1, landing: bool = False) -> None:
+        """A place where a turn may pass on; waits where another session has the device. Raises the user's interrupts only.
+
+        `landing`: at a loop's back-edge, where the caller has looked already whether it may wait.
+        """
+        tally = self.tally
+        if self.turn.settled:
+            tally.iterations += iterations
+            if time.monotonic() >= tally.due:
+                self._tell()
+            return
+        if self.off or not self.link.up or self.turn.busy_here():
+            return
+        tally.iterations += iterations
+        try:
+            if self.turn.epoch is None and not self._touches():
+                return
+            self._wait()
+        except BaseException as error:
+            if is_users(error):
+                raise
+            self._fault(error)
+
+    def _tell(self) -> None:
+        turn = self.turn
+        try:
+            with turn.lock:
+                if turn.epoch is not None:
+                    self.link.send(self.tally.report(turn.epoch)[0])
+        except Exception as error:
+            self._fault(error)
+
+    def _touches(self) -> bool:
+        """Whether this boundary, without a turn, is a touch of the device."""
+        thread = threading.get_ident()
+        if thread in self._let_go:
+            return False
+        return self.meter(thread).hungry(time.monotonic(), users_frame(), self.pools)
+
+    def meter(self, thread: int) -> Meter:
+        """The meter of this thread: its cell's, or one that begins now."""
+        cell = self.cells.of(thread)
+        if cell is not None:
+            return cell.meter
+        meter = self._meters.get(thread)
+        if meter is None:
+            native = threading.get_native_id() if thread == threading.get_ident() else None
+            if len(self._meters) > 256:
+                self._meters.clear()
+            meter = self._meters[thread] = Meter(thread, native, time.monotonic())
+        return meter
+
+    def _wait(self) -> None:
+        """Ask for a turn and stand until it comes, or the wait ends otherwise."""
+        cell = self.cells.of(threading.get_ident())
+        wait = self.turn.want(background=not self.cells.open, silent=False)
+        if wait is None:
+            return
+        interrupts = Interrupts(wait)
+        try:
+            interrupts.begin()
+            self.watch.wake()
+            wait.stand(lambda waited_s: self._look(wait, waited_s, cell))
+        finally:
+            interrupts.finish()
+            self.turn.leave(wait)
+            self.waited_s += time.monotonic() - wait.began
+            self.line.remove(cell)
+        if interrupts.came or wait.outcome is Outcome.INTERRUPTED:
+            self._interrupted(interrupts, wait, cell)
+
+    def _look(self, wait: Wait, waited_s: float, cell: Optional[Cell]) -> None:
+        if wait.asked_to_end is not None and time.monotonic() - wait.asked_to_end > SIGNAL_S:
+            wait.end(Outcome.INTERRUPTED)
+        elif cell is not None and wait.outcome is None:
+            self.line.show(cell, waited_s, self.turn.explanation)
+
+    def _interrupted(self, interrupts: Interrupts, wait: Wait, cell: Optional[Cell]) -> None:
+        """The wait was interrupted: raise where a plain kernel would, else let the thread go on without a turn."""
+        if cell is None:
+            self._let_go.add(wait.thread)
+        elif interrupts.came or wait.is_main:
+            interrupts.deliver(users_frame(), self.redo)
+            self.watch.wake()
+        elif INVISIBLE:
+            raise KeyboardInterrupt
+        else:
+            self.redo.keyboard_interrupt(wait.thread)
+            self.watch.wake()
+
+    def _fault(self, error: BaseException) -> None:
+        """The guest's own fault. A stack or memory at its limit passes; after anything else the guest is gone."""
+        if isinstance(error, (RecursionError, MemoryError)):
+            return
+        _log.debug("the guest gives up in this kernel", exc_info=error)
+        self.stop()
+
+    def stop(self) -> None:
+        """From here on the kernel is a plain one."""
+        self.off = True
+        self.link.stop()
+        self.turn.on_down()
+        self.watch.loops.disarm()
+
+    # ---- cells -------------------------------------------------------------------------------------------------------
+
+    def _cell_began(self, cell: Cell) -> None:
+        self._let_go.clear()
+        try:
+            self.link.send(CellStarted(cell=cell.number, cell_id=cell.cell_id))
+            self.watch.wake()
+        except Exception as error:
+            self._fault(error)
+
+    def _cell_ended(self, cell: Cell, last: bool) -> None:
+        try:
+            finished = CellFinished(cell=cell.number)
+            if last:
+                self.turn.release(finished)
+                self.watch.wake()
+            else:
+                self.link.send(finished)
+        except Exception as error:
+            self._fault(error)
+
+    # ---- the link's thread -------------------------------------------------------------------------------------------
+
+    def _hello(self) -> Hello:
+        own = self.identity
+        return Hello(
+            role="guest",
+            protocol=PROTOCOL,
+            version=VERSION,
+            pid=os.getpid(),
+            session=own.session,
+            token=None if self._key else own.token,
+            key=self._key,
+            incarnation=own.incarnation,
+            kernel_id=own.kernel_id,
+            name=own.name,
+            path=own.path,
+            holding=self._was_holding or None,
+            waiting=self._was_waiting or None,
+            persistent_bytes=resident_bytes(),
+        )
+
+    def _on_welcome(self, welcome: Welcome) -> None:
+        self._key = welcome.key or self._key
+        self.memory_mode = welcome.memory_mode or self.memory_mode
+        self._was_holding = self._was_waiting = False
+        for cell in list(self.cells.open.values()):
+            self.link.send(CellStarted(cell=cell.number, cell_id=cell.cell_id))
+
+    def _on_message(self, message: Message) -> None:
+        if isinstance(message, TurnGranted):
+            self.turn.on_granted(message)
+        elif isinstance(message, TurnRevoked):
+            self.turn.on_revoked(message)
+        elif isinstance(message, WaitExplained):
+            self.turn.on_explained(message)
+        elif isinstance(message, Interrupt):
+            self.turn.interrupt(time.monotonic())
+
+    def _on_down(self) -> None:
+        self._was_holding = self._was_holding or self.turn.epoch is not None
+        self._was_waiting = self._was_waiting or self.turn.wanted
+        self.turn.on_down()
+        self.watch.on_down()
+
+    def _on_tick(self, now: float) -> Optional[float]:
+        try:
+            return self.watch.tick(now)
+        except SalusError as error:
+            self._fault(error)
+            return None
+
+    def forked(self) -> None:
+        """In a forked child: it is no part of the session, keeps no copy of the connection, and runs ungoverned."""
+        self.off = True
+        self.link.abandon()
+        self.turn.settled = False
+        self.turn.epoch = None
+        self.watch.loops.forked()

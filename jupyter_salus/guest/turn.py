@@ -1,0 +1,161 @@
+"""The session's turn as the guest knows it: held or not, revoked or not, and which threads wait for it.
+
+A turn belongs to the session, so all threads that wait share one ticket, and one grant ends all their waits. What
+comes late is harmless: a grant for a ticket that nobody waits for any more is given back at once, a revocation of
+another epoch is answered as if the turn were given back.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Callable, List, Optional, Tuple
+
+from ..protocol.codec import Message
+from ..protocol.messages import (
+    Progress,
+    TurnGranted,
+    TurnReleased,
+    TurnRevoked,
+    TurnWanted,
+    TurnWithdrawn,
+    WaitExplained,
+)
+from .wait import Outcome, Wait
+
+
+class Turn:
+    """`send` delivers messages in one go; `report` gives the progress of this turn up to now and the resident bytes."""
+
+    def __init__(
+        self,
+        send: Callable[..., bool],
+        report: Callable[[int], Tuple[Progress, Optional[int]]],
+        granted: Callable[[], None],
+    ) -> None:
+        self._send = send
+        self._report = report
+        self._granted = granted
+        self.lock = threading.RLock()
+        #: Held and not revoked: what the fast path of a boundary reads.
+        self.settled = False
+        self.epoch: Optional[int] = None
+        self.revoked = False
+        #: When more than asking happens to a revoked turn: seconds since the Unix epoch.
+        self.deadline = 0.0
+        #: Held for work outside cells.
+        self.background = False
+        self.explanation: Optional[WaitExplained] = None
+        self._ticket: Optional[int] = None
+        self._last_ticket = 0
+        self._waits: List[Wait] = []
+
+    @property
+    def wanted(self) -> bool:
+        """Whether some thread waits for a turn."""
+        return self._ticket is not None
+
+    def busy_here(self) -> bool:
+        """Whether this very thread is inside the turn's code: a signal handler or a finalizer must not wait then."""
+        return self.lock._is_owned()  # type: ignore[attr-defined]
+
+    # ---- the threads of the user -------------------------------------------------------------------------------------
+
+    def want(self, background: bool = False, silent: bool = False) -> Optional[Wait]:
+        """Ask for a turn, giving a revoked one back first; None if there is nothing to wait for."""
+        with self.lock:
+            if self.epoch is not None and not self.revoked:
+                return None
+            self.background = background
+            if self.epoch is not None:
+                ticket = self._new_ticket()
+                epoch, self.epoch, self.revoked = self.epoch, None, False
+                progress, resident = self._report(epoch)
+                sent = self._send(
+                    progress,
+                    TurnReleased(epoch=epoch, wants_more=True, ticket=ticket, resident_bytes=resident),
+                )
+            elif self._ticket is None:
+                ticket = self._new_ticket()
+                sent = self._send(TurnWanted(ticket=ticket, background=background, silent=silent))
+            else:
+                ticket, sent = self._ticket, True
+            if not sent:
+                self._ticket = None
+                return None
+            wait = Wait(ticket)
+            self._waits.append(wait)
+            return wait
+
+    def _new_ticket(self) -> int:
+        self._last_ticket += 1
+        self._ticket = self._last_ticket
+        self.explanation = None
+        return self._last_ticket
+
+    def leave(self, wait: Wait) -> None:
+        """A thread waits no more, by whatever way; the last one to leave withdraws the ticket."""
+        with self.lock:
+            if wait in self._waits:
+                self._waits.remove(wait)
+                if not self._waits and self._ticket == wait.ticket:
+                    self._ticket = None
+                    self._send(TurnWithdrawn(ticket=wait.ticket))
+
+    def release(self, *with_it: Message) -> None:
+        """Give the turn back, if it is held; `with_it` goes out in the same go, also if it isn't."""
+        with self.lock:
+            messages: Tuple[Message, ...] = with_it
+            if self.epoch is not None:
+                progress, resident = self._report(self.epoch)
+                messages = (progress, TurnReleased(epoch=self.epoch, resident_bytes=resident), *with_it)
+                self.epoch, self.settled, self.revoked, self.background = None, False, False, False
+            if messages:
+                self._send(*messages)
+
+    # ---- the link's thread -------------------------------------------------------------------------------------------
+
+    def on_granted(self, message: TurnGranted) -> None:
+        """The backend gave the session a turn."""
+        with self.lock:
+            if message.ticket != self._ticket or self.epoch is not None:
+                # Nobody waits for it: the wait was interrupted while the grant was on its way.
+                self._send(TurnReleased(epoch=message.epoch))
+                return
+            self.epoch, self.revoked, self._ticket, self.explanation = message.epoch, False, None, None
+            self._granted()
+            self.settled = True
+            self._end_waits(Outcome.GRANTED)
+
+    def on_revoked(self, message: TurnRevoked) -> None:
+        """The backend wants the turn back at the next boundary."""
+        with self.lock:
+            if message.epoch == self.epoch:
+                self.settled, self.revoked, self.deadline = False, True, message.deadline
+            else:
+                # Given back already, or lost in an interrupt: saying so again is harmless, silence would cost a deadline.
+                self._send(TurnReleased(epoch=message.epoch))
+
+    def on_explained(self, message: WaitExplained) -> None:
+        """Why the threads wait."""
+        with self.lock:
+            if message.ticket == self._ticket:
+                self.explanation = message
+
+    def on_down(self) -> None:
+        """The backend is gone: nobody waits, and the code goes on ungoverned."""
+        with self.lock:
+            self.epoch, self.settled, self.revoked, self._ticket, self.explanation = None, False, False, None, None
+            self._end_waits(Outcome.UNGOVERNED)
+
+    def interrupt(self, now: float) -> None:
+        """The server asks to interrupt. The main thread is also sent a signal, which says better what is meant by it."""
+        with self.lock:
+            for wait in self._waits:
+                wait.asked_to_end = now
+                if not wait.is_main:
+                    wait.end(Outcome.INTERRUPTED)
+
+    def _end_waits(self, outcome: Outcome) -> None:
+        waits, self._waits = self._waits, []
+        for wait in waits:
+            wait.end(outcome)
