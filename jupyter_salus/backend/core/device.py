@@ -1,0 +1,147 @@
+"""A device as the scheduler knows it: its ledger, lanes, and its sessions in the orders in which they are looked for.
+
+The orders are kept with every change of a session (`file`), so that no decision has to look at all sessions.
+"""
+
+from __future__ import annotations
+
+from .lane import Lane
+from .ledger import Ledger
+from .order import Order
+from .pace import Pace
+from .policies import Policy
+from .session import Session
+from .transitions import Residency, Turn
+
+
+class Device:
+    """One device."""
+
+    __slots__ = (
+        "absent",
+        "going_bytes",
+        "handover_s",
+        "holders",
+        "id",
+        "idle",
+        "lane_number",
+        "lanes",
+        "ledger",
+        "move_cost",
+        "move_credit_at",
+        "move_credit_s",
+        "moves",
+        "moves_due",
+        "moving",
+        "needs",
+        "over_capacity",
+        "overgrown",
+        "pace",
+        "parallel_since",
+        "policy",
+        "ready",
+        "retry_at",
+        "side_by_side",
+        "virtual_s",
+        "waiting",
+    )
+
+    def __init__(self, id: str, ledger: Ledger, pace: Pace, policy: Policy, *, moves: bool, side_by_side: bool) -> None:
+        self.id = id
+        self.ledger = ledger
+        self.pace = pace
+        self.policy = policy
+        self.moves = moves
+        self.side_by_side = side_by_side
+        self.lanes: dict[str, Lane] = {}
+        self.lane_number = 0
+        #: Sessions that hold a turn, oldest turn first.
+        self.holders: list[Session] = []
+        self.parallel_since = 0.0
+        #: All sessions that want a turn, in the policy's order; those of them that are resident; those never here.
+        self.waiting = Order()
+        self.ready = Order()
+        self.absent = Order()
+        #: Residents that could go out and want nothing, by the cost of moving them.
+        self.idle = Order()
+        #: Residents that want or hold a turn, by E.
+        self.needs = Order()
+        #: Bytes of moves out and of peers that are gone: they come back by themselves.
+        self.going_bytes = 0
+        #: Sessions whose move is under way.
+        self.moving: dict[str, Session] = {}
+        #: When the moves under way should all be over.
+        self.moves_due = 0.0
+        #: Learned seconds of a move: fixed, and for each byte.
+        self.move_cost = (0.05, 1.0 / (10 * 2**30))
+        #: Seconds that moves for sessions of the same class may still take.
+        self.move_credit_s = 0.0
+        self.move_credit_at = 0.0
+        #: Virtual time of `fair`: newcomers start here.
+        self.virtual_s = 0.0
+        #: Learned seconds from a grant to the work's begin.
+        self.handover_s = 0.0
+        #: The next look that is already set.
+        self.retry_at = 0.0
+        #: A session runs though the device has too little, since nobody else can.
+        self.over_capacity = False
+        #: Sessions that grew past what the device has.
+        self.overgrown: list[Session] = []
+
+    @property
+    def open_lanes(self) -> int:
+        """Lanes in which somebody has a turn."""
+        return len(self.holders)
+
+    def new_lane(self) -> Lane:
+        """A new, empty lane."""
+        self.lane_number += 1
+        lane = Lane(self.lane_number, self.id, self.ledger)
+        self.lanes[lane.id] = lane
+        return lane
+
+    def leave_lane(self, session: Session) -> None:
+        """Take a session out of its lane, if it is in one; an empty lane is closed."""
+        lane = session.lane
+        if lane is not None:
+            lane.remove(session)
+            if not len(lane):
+                del self.lanes[lane.id]
+
+    def file(self, session: Session, key: tuple[float, ...]) -> None:
+        """Put a session into the orders where it belongs now; `key` is its place in the policy's order."""
+        resident = session.residency is Residency.RESIDENT
+        wants = session.turn is Turn.WAITING
+        if wants:
+            self.waiting.put(session, key)
+            if resident:
+                self.ready.put(session, key)
+            else:
+                self.ready.discard(session)
+            if session.residency is Residency.ABSENT:
+                self.absent.put(session, key)
+            else:
+                self.absent.discard(session)
+        else:
+            self.waiting.discard(session)
+            self.ready.discard(session)
+            self.absent.discard(session)
+        if resident and session.turn is Turn.NONE:
+            if session.evictable and session.held_bytes > 0:
+                self.idle.put(session, (float(session.pinned), float(session.held_bytes)))
+            self.needs.discard(session)
+        else:
+            self.idle.discard(session)
+            if resident:
+                self.needs.put(session, (float(session.ephemeral_bytes),))
+            else:
+                self.needs.discard(session)
+
+    def forget(self, session: Session) -> None:
+        """Take a session out of all orders."""
+        for order in (self.waiting, self.ready, self.absent, self.idle, self.needs):
+            order.discard(session)
+
+    def move_s(self, amount: int) -> float:
+        """Seconds that a move of so many bytes is expected to take."""
+        return self.move_cost[0] + amount * self.move_cost[1]

@@ -1,0 +1,121 @@
+"""Growing needs: a request for memory is met, not refused (rule 4), and deadlocks are resolved (rule 5).
+
+A request that its lane can hold is granted at once; a lane is widened from what is free or what members at a boundary
+don't need. Otherwise the session waits in mid-iteration (`Turn.BLOCKED`): `plan` counts what it asks for as its need, so
+that other holders that no longer fit beside it are revoked and take turns with it (lanes merged), and victims are moved
+for what is still short. If everybody who holds a turn waits like this and no move is under way, the one cheapest to
+move goes out whole; having learned what both need, they are never let in side by side again. If nobody can be moved,
+the youngest request is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import NotPossible
+from . import moves, turns
+from .decisions import GrantGrowth, RefuseGrowth
+from .find import shed
+from .session import Growth
+from .transitions import Turn
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .session import Session
+    from .state import State
+
+
+def ask(state: State, session: Session, request: int, extra_bytes: int, now: float) -> None:
+    """A session in a turn asks for more. Raises `NotPossible` if it has no turn or waits for a request already."""
+    if not session.holds or session.growth is not None:
+        what = "has no turn" if not session.holds else "waits for an earlier request"
+        raise NotPossible(f"cannot give session {session.id} {extra_bytes} more bytes: it {what}")
+    device = session.device
+    total = session.mapped_bytes + extra_bytes
+    if session.held_bytes + total > device.ledger.limit:
+        state.outbox.append(RefuseGrowth(session.id, request, _refusal(session, extra_bytes)))
+        return
+    session.learn_ephemeral(total, now, state.config.memory_window_s)
+    session.growth = Growth(request, extra_bytes, now)
+    if not _grow(state, session, now):
+        session.to_turn(Turn.BLOCKED)
+        state.file(session, now)
+
+
+def withdraw(state: State, session: Session, request: int, now: float) -> bool:
+    """The session doesn't wait for this request any more; False: it didn't."""
+    if session.growth is None or session.growth.request != request:
+        return False
+    session.growth = None
+    if session.turn is Turn.BLOCKED:
+        session.to_turn(Turn.RUNNING)
+        state.file(session, now)
+    return True
+
+
+def serve(state: State, device: Device, now: float) -> None:
+    """Grant the requests that can be granted now, oldest first."""
+    waiting = [holder for holder in device.holders if holder.growth is not None]
+    waiting.sort(key=_since)
+    for session in waiting:
+        if _grow(state, session, now) and session.turn is Turn.BLOCKED:
+            session.to_turn(Turn.RUNNING)
+            state.file(session, now)
+
+
+def resolve_deadlock(state: State, device: Device, now: float) -> bool:
+    """If all holders wait for room and nothing is on its way, move one out whole or refuse; True: something changed."""
+    if not device.holders or device.moving or device.going_bytes:
+        return False
+    if any(holder.turn is not Turn.BLOCKED for holder in device.holders):
+        return False
+    movable = [holder for holder in device.holders if device.moves and state.can_go(holder, now)]
+    if movable and len(device.holders) > 1:
+        victim = min(movable, key=lambda one: (one.pinned, one.held_bytes + one.mapped_bytes, one.number))
+        turns.suspend(state, victim, now)
+        moves.evict(state, victim, "deadlock", now)
+    else:
+        victim = max(device.holders, key=_since)
+        growth = victim.growth
+        assert growth is not None, "a blocked session has a request"
+        state.outbox.append(RefuseGrowth(victim.id, growth.request, _refusal(victim, growth.extra_bytes)))
+        withdraw(state, victim, growth.request, now)
+    return True
+
+
+def wanted_bytes(session: Session) -> int:
+    """What a holder's lane must offer, its request included."""
+    extra = session.growth.extra_bytes if session.growth is not None else 0
+    return max(session.lane_bytes, session.mapped_bytes + extra)
+
+
+def _grow(state: State, session: Session, now: float) -> bool:
+    """Grant the session's request if its lane can hold it, widened if need be."""
+    growth, lane, device = session.growth, session.lane, session.device
+    assert growth is not None and lane is not None, "a holder with a request"
+    total = session.mapped_bytes + growth.extra_bytes
+    if total > session.lane_bytes:
+        if not shed(device, total - lane.size, keep=lane):
+            return False
+        lane.resize(session, total)
+    session.mapped_bytes = total
+    session.growth = None
+    state.outbox.append(GrantGrowth(session.id, growth.request))
+    return True
+
+
+def _since(session: Session) -> tuple[float, int]:
+    growth = session.growth
+    return (growth.since if growth is not None else 0.0, session.number)
+
+
+def _refusal(session: Session, extra_bytes: int) -> str:
+    """Who holds what, for the framework's out-of-memory error."""
+    device = session.device
+    ledger = device.ledger
+    others = ledger.given - session.held_bytes - session.lane_bytes - session.stopped_bytes
+    return (
+        f"cannot give {extra_bytes} more bytes of device {device.id}: this session holds "
+        f"{session.held_bytes + session.mapped_bytes}, others {max(others, 0)}, foreign processes {ledger.foreign}, "
+        f"{ledger.reserve} are reserved, of {ledger.capacity}"
+    )

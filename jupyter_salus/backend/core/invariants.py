@@ -1,0 +1,100 @@
+"""What holds after every event, recomputed from sessions and lanes: a failure is a bug of the scheduler.
+
+The daemon checks after each event in debug mode, the tests always. It looks at everything, so it is slow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .transitions import Residency, Turn
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .session import Session
+    from .state import State
+
+
+def check(state: State, now: float) -> None:
+    """Raise `AssertionError` naming the first thing that doesn't hold."""
+    for device in state.devices.values():
+        sessions = [one for one in state.sessions.values() if one.device is device]
+        gone = [one for ones in state.leaving.values() for one in ones if one.device is device]
+        _bytes(device, [*sessions, *gone])
+        _lanes(device, sessions)
+        _orders(state, device, sessions, now)
+    for session in state.sessions.values():
+        _session(session)
+
+
+def _hold(holds: bool, what: str) -> None:
+    if not holds:
+        raise AssertionError(what)
+
+
+def _bytes(device: Device, sessions: list[Session]) -> None:
+    ledger = device.ledger
+    held = sum(one.held_bytes for one in sessions)
+    lanes = sum(max((one.lane_bytes for one in lane.members), default=0) for lane in device.lanes.values())
+    stopped = sum(one.stopped_bytes for one in sessions)
+    _hold(held == ledger.held, f"{device.id}: sessions hold {held}, the ledger says {ledger.held}")
+    _hold(lanes == ledger.lanes, f"{device.id}: lanes are {lanes}, the ledger says {ledger.lanes}")
+    _hold(stopped == ledger.stopped, f"{device.id}: stopped are {stopped}, the ledger says {ledger.stopped}")
+    _hold(
+        ledger.given <= max(ledger.limit, ledger.overdrawn_to),
+        f"{device.id}: {ledger.given} given out of {ledger.limit}",
+    )
+    _hold(all(one.held_bytes >= 0 for one in sessions), f"{device.id}: a session holds less than nothing")
+    going = sum(one.held_bytes for one in sessions if one.residency is Residency.EVICTING or one.going)
+    _hold(
+        going == device.going_bytes, f"{device.id}: {going} are on their way out, the device says {device.going_bytes}"
+    )
+
+
+def _lanes(device: Device, sessions: list[Session]) -> None:
+    holders = [one for one in sessions if one.holds]
+    _hold(set(holders) == set(device.holders), f"{device.id}: holders differ")
+    _hold(len(device.holders) == len(set(device.holders)), f"{device.id}: a holder twice")
+    for lane in device.lanes.values():
+        _hold(len(lane) > 0, f"lane {lane.id} is empty")
+        _hold(all(one.lane is lane for one in lane.members), f"lane {lane.id}: a member elsewhere")
+        inside = [one for one in lane.members if one.holds]
+        _hold(inside == ([lane.holder] if lane.holder is not None else []), f"lane {lane.id}: holders {inside}")
+    for one in sessions:
+        if one.holds:
+            _hold(one.lane is not None and one.lane.holder is one, f"session {one.id} has a turn without a lane")
+            _hold(one.residency is Residency.RESIDENT, f"session {one.id} has a turn while {one.residency.value}")
+        if one.lane is not None:
+            _hold(one.lane.id in device.lanes, f"session {one.id} is in a closed lane")
+            _hold(one.residency is Residency.RESIDENT, f"session {one.id} is in a lane while {one.residency.value}")
+            _hold(one.stopped_bytes == 0, f"session {one.id} is stopped and in a lane")
+            if one.holds:
+                _hold(one.mapped_bytes <= one.lane_bytes, f"session {one.id} uses more than its lane has for it")
+    if not device.side_by_side:
+        given = [one for one in device.holders if not one.resumed]
+        _hold(len(given) <= 1, f"{device.id}: {len(given)} were let run where one may")
+
+
+def _orders(state: State, device: Device, sessions: list[Session], now: float) -> None:
+    waiting = [one for one in sessions if one.turn is Turn.WAITING and one.broken is None]
+    _hold(set(waiting) == set(device.waiting), f"{device.id}: those that wait aren't those in the order")
+    for one in waiting:
+        _hold(one.waiting_since is not None, f"session {one.id} waits since never")
+    ready = [one for one in waiting if one.residency is Residency.RESIDENT]
+    _hold(set(ready) == set(device.ready), f"{device.id}: the ready ones aren't those in the order")
+    absent = [one for one in waiting if one.residency is Residency.ABSENT]
+    _hold(set(absent) == set(device.absent), f"{device.id}: the absent ones aren't those in the order")
+    keys = [(state.key(one, now)[0], device.waiting.key(one)[0]) for one in waiting]
+    _hold(all(now_ == then for now_, then in keys), f"{device.id}: the order doesn't agree with the policy")
+    for one in device.idle:
+        _hold(one.turn is Turn.NONE and one.residency is Residency.RESIDENT, f"session {one.id} isn't idle")
+
+
+def _session(session: Session) -> None:
+    moving = session.residency in (Residency.EVICTING, Residency.RESTORING)
+    _hold((session.id in session.device.moving) >= moving, f"session {session.id} moves without a move")
+    if session.growth is not None:
+        _hold(
+            session.turn in (Turn.BLOCKED, Turn.WAITING),
+            f"session {session.id} asks for room while {session.turn.value}",
+        )

@@ -1,0 +1,84 @@
+"""`srtf`: the shortest remaining time first, with whatever is known of it.
+
+Three grades of knowledge, compared in one order:
+- iterations left times the learned time of one alone, or the time declared for the run less the work done;
+- durations of earlier runs: the rank is the least, over all stops that earlier runs suggest, of the expected time spent
+  until that stop by the chance that it ends the run (Gittins' index of the empirical distribution), which is what a
+  remaining time would be if it were certain;
+- nothing: the work done so far, in levels that are powers of four seconds.
+The last two are rounded to levels, first come within one, so that equals don't pass the device to and fro. A session
+whose iterations left are told but whose iteration time isn't known goes first for one iteration, to learn it.
+"""
+
+from __future__ import annotations
+
+from math import floor, log
+from typing import TYPE_CHECKING
+
+from ..config import Config
+from .base import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..session import Session
+
+
+def remaining_s(session: Session) -> float | None:
+    """Seconds of work left alone, where that is known; None: it isn't."""
+    if session.remaining is not None and session.alone_s is not None:
+        return session.remaining * session.alone_s
+    if session.profile.declared_s is not None:
+        return max(session.profile.declared_s - session.work_s, 0.0)
+    return None
+
+
+def expected_s(done_s: float, durations_s: Sequence[float]) -> float | None:
+    """The rank of a run that has lasted `done_s`, from those of earlier runs that lasted longer; None: none did."""
+    longer = sorted(duration for duration in durations_s if duration > done_s)
+    if not longer:
+        return None
+    best = float("inf")
+    spent = 0.0
+    for index, duration in enumerate(longer):
+        spent += duration - done_s
+        cost = (spent + (len(longer) - index - 1) * (duration - done_s)) / (index + 1)
+        best = min(best, cost)
+    return best
+
+
+class Srtf:
+    """For the shortest average completion."""
+
+    name = "srtf"
+    preempts = True
+    rotates = True
+
+    def __init__(self, config: Config) -> None:
+        self._level_s = config.level_s
+        self.pays = config.pays_srtf
+        self.max_wait_s = config.max_wait_s
+
+    def key(self, session: Session, now: float) -> Key:
+        """Remaining seconds, then first come."""
+        left = remaining_s(session)
+        if left is not None:
+            return (left, session.arrived_at)
+        if session.iterations == 0 and session.remaining is not None:
+            return (0.0, session.arrived_at)
+        left = expected_s(session.work_s, session.profile.durations_s)
+        if left is None:
+            left = session.work_s
+        return (self._level(left), session.arrived_at)
+
+    def _level(self, seconds: float) -> float:
+        """The power of the level's length in which so many seconds lie; 0 for the first one."""
+        if seconds < self._level_s:
+            return 0.0
+        return self._level_s ** floor(log(seconds) / log(self._level_s) + 1e-9)
+
+    def arrived(self, session: Session) -> None:
+        """Nothing to count."""
+
+    def charge(self, session: Session, seconds: float) -> None:
+        """Nothing to count."""

@@ -1,0 +1,123 @@
+"""Why a session waits, in words that a person understands: one code for machines, one sentence for people.
+
+A sentence names sessions as `{session:ID}`; whoever shows it puts the notebook's name there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .transitions import Residency, Turn
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .session import Session
+
+#: The codes, with what each means.
+CODES = {
+    "turn": "another session has the turn",
+    "draining": "the session that has the turn was asked for it and is in mid-iteration",
+    "lost": "a session doesn't answer and was counted out; it can't run before it does",
+    "no_room": "the device has too little memory free",
+    "making_room": "another session is being moved out",
+    "restoring": "its memory is coming back",
+    "evicting": "its memory is being moved out",
+    "failed_return": "its memory couldn't come back; it is tried again",
+    "over_capacity": "it holds more than the device has; others go first",
+    "silent": "it was run by an inspector; everybody else goes first",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason. `behind`: the session that is waited for, if it is a certain one."""
+
+    code: str
+    text: str
+    behind: str | None = None
+
+
+def amount(value: int) -> str:
+    """Bytes for people."""
+    size = float(value)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024.0:
+            return f"{size:.0f} {unit}"
+        size /= 1024.0
+    return f"{size:.1f} GiB"
+
+
+def reason_of(session: Session, now: float) -> Reason | None:
+    """Why it waits; None: it doesn't."""
+    if session.turn is Turn.BLOCKED:
+        return _room(session, session.growth.extra_bytes if session.growth is not None else 0)
+    if session.turn is Turn.LOST:
+        return Reason("lost", "was asked for its turn and doesn't come to a boundary; others run meanwhile")
+    if session.turn is not Turn.WAITING:
+        return None
+    device = session.device
+    if session.residency is Residency.RESTORING:
+        return Reason("restoring", f"{amount(session.out_bytes)} are coming back to the device")
+    if session.residency is Residency.EVICTING:
+        return Reason("evicting", f"{amount(session.held_bytes)} are being moved out to make room")
+    if session.residency is Residency.EVICTED and session.retry_at > now:
+        return Reason("failed_return", "its memory couldn't be brought back; it is tried again")
+    if session.overgrown:
+        short = max(-device.ledger.free, 0)
+        return Reason(
+            "over_capacity",
+            f"has grown to {amount(session.held_bytes)}, {amount(short)} more than the device has; "
+            f"others go first{_who_holds(device, session)}",
+        )
+    if device.holders:
+        return _behind(session)
+    need = session.need_bytes - session.carried_bytes + session.entry_bytes
+    return _room(session, need)
+
+
+def _behind(session: Session) -> Reason:
+    """Somebody has the turn: the holder that gave its turn up last, else the one of longest standing."""
+    device = session.device
+    draining = [one for one in device.holders if one.turn in (Turn.YIELDING, Turn.STOPPING)]
+    holder = draining[0] if draining else device.holders[0]
+    if session.silent:
+        return Reason("silent", "is run by an inspector; everybody else goes first", holder.id)
+    if draining:
+        text = f"waits for {{session:{holder.id}}}, which is finishing its iteration"
+        return Reason("draining", text, holder.id)
+    need = session.need_bytes - session.carried_bytes + session.entry_bytes
+    free = device.ledger.limit - device.ledger.held - device.ledger.stopped
+    if need > free:
+        return _room(session, need)
+    return Reason("turn", f"waits for {{session:{holder.id}}}, which has the device", holder.id)
+
+
+def _room(session: Session, need: int) -> Reason:
+    """Too little memory: how much is missing, and who holds most."""
+    device = session.device
+    for other in device.moving.values():
+        if other.residency is Residency.EVICTING and other is not session:
+            return Reason("making_room", f"{{session:{other.id}}} is being moved out to make room", other.id)
+    missing = max(need - max(device.ledger.free, 0), 0)
+    text = (
+        f"needs {amount(need)} of the device's memory, {amount(missing)} more than is free{_who_holds(device, session)}"
+    )
+    return Reason("no_room", text, _largest(device, session))
+
+
+def _largest(device: Device, session: Session) -> str | None:
+    others = [one for one in (*device.holders, *device.needs, *device.idle) if one is not session]
+    return max(others, key=_held).id if others else None
+
+
+def _held(session: Session) -> int:
+    return session.held_bytes + session.lane_bytes
+
+
+def _who_holds(device: Device, session: Session) -> str:
+    """The three that hold most, in words."""
+    others = {one.id: one for one in (*device.holders, *device.needs, *device.idle) if one is not session}
+    most = sorted(others.values(), key=_held, reverse=True)[:3]
+    parts = [f"{{session:{one.id}}} holds {amount(_held(one))}" for one in most if _held(one) > 0]
+    return "".join(f"; {part}" for part in parts)

@@ -1,0 +1,208 @@
+"""A session as the scheduler knows it: its turn, its bytes, and what was learned of it while it ran.
+
+Plain data with the few rules that concern one session alone: its legal transitions, its short-cell credit, and the
+learning of E. Everything that concerns several sessions is elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .events import Profile
+from .transitions import HOLDING, Residency, Turn, next_residency, next_turn
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .lane import Lane
+
+#: Priorities, the most urgent first; the number is the class that `priority` sorts by.
+CLASSES = {"high": 0, "normal": 1, "low": 2}
+
+NO_PROFILE = Profile()
+
+_OUT = frozenset({Residency.EVICTING, Residency.EVICTED, Residency.RESTORING})
+
+
+@dataclass(slots=True, eq=False)
+class Growth:
+    """A request for memory that waits."""
+
+    request: int
+    extra_bytes: int
+    since: float
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One kernel. Sessions are compared by identity; `number` grows with each opening and orders equals."""
+
+    id: str
+    number: int
+    user: str
+    device: Device
+    priority: str
+    evictable: bool
+    opened_at: float
+    profile: Profile = NO_PROFILE
+    pinned: bool = False
+    #: What a sticky device error said; such a session gets no turns.
+    broken: str | None = None
+
+    turn: Turn = Turn.NONE
+    residency: Residency = Residency.ABSENT
+    epoch: int = 0
+    ticket: int = 0
+    silent: bool = False
+    background: bool = False
+    #: Somebody asked it to pass its turn on: it comes after the others once.
+    yielded: bool = False
+    starving: bool = False
+    #: The turn that it has was given by the starvation bound: it lasts one quantum whatever the policy.
+    starved_turn: bool = False
+    waiting_since: float | None = None
+    #: When it first wanted the device since it was last idle.
+    arrived_at: float = 0.0
+    granted_at: float = 0.0
+    charged_at: float = 0.0
+    quantum_end: float = 0.0
+    #: When its last turn ended.
+    ran_at: float | None = None
+    stops: int = 0
+    #: The time from the grant to its work was learned for this turn.
+    handed_over: bool = False
+    #: Its turn is one that it had before the backend came back.
+    resumed: bool = False
+    #: Somebody asked for its eviction while it held a turn.
+    evict_asked: bool = False
+
+    #: P as known, whether or not it is on the device now.
+    persistent_bytes: int = 0
+    #: E as learned: what its lane must offer.
+    ephemeral_bytes: int = 0
+    #: What the ledger has of it outside lanes.
+    held_bytes: int = 0
+    #: E that it holds outside any lane, stopped in mid-iteration.
+    stopped_bytes: int = 0
+    #: Bytes that went to host memory with it.
+    out_bytes: int = 0
+    #: Ephemeral bytes granted since its last boundary.
+    mapped_bytes: int = 0
+    lane: Lane | None = None
+    #: What it needs of its lane, as the lane has it.
+    lane_bytes: int = 0
+    #: It grew past what the device has; others go first.
+    overgrown: bool = False
+    growth: Growth | None = None
+    move: int = 0
+    #: Its peer is gone and its bytes are expected back soon.
+    going: bool = False
+    move_started_at: float = 0.0
+    #: Until when it may not go out for a session of its class.
+    stays_until: float = 0.0
+    #: A move out that was refused isn't asked for again before.
+    refused_until: float = 0.0
+    #: A return that failed is tried again then.
+    retry_at: float = 0.0
+
+    #: Seconds of an iteration alone and beside others; None: not seen yet.
+    alone_s: float | None = None
+    beside_s: float | None = None
+    #: Share of the device that it uses alone; None: not known.
+    share: float | None = None
+    remaining: int | None = None
+    host_bound: bool | None = None
+    #: Wall seconds in turns, and what they were worth alone.
+    used_s: float = 0.0
+    work_s: float = 0.0
+    #: Virtual time of `fair`.
+    virtual_s: float = 0.0
+    credit_start: float = 0.0
+    credit_used_s: float = 0.0
+    #: Learned E: the highest of this window and of the one before.
+    window_start: float = 0.0
+    window_peak: int = 0
+    window_before: int = 0
+
+    iterations: int = 0
+    turns: int = 0
+    evictions: int = 0
+    waited_s: float = 0.0
+    peak_persistent_bytes: int = 0
+    peak_ephemeral_bytes: int = 0
+
+    #: The reason last told by `ExplainWait`.
+    told: str = field(default="")
+
+    def __post_init__(self) -> None:
+        self.adopt(self.profile)
+
+    def adopt(self, profile: Profile) -> None:
+        """Take what an earlier run taught as the first guess."""
+        self.persistent_bytes = profile.persistent_bytes or 0
+        self.ephemeral_bytes = profile.ephemeral_bytes or 0
+        self.window_before = self.ephemeral_bytes
+        self.peak_persistent_bytes = self.persistent_bytes
+        self.peak_ephemeral_bytes = self.ephemeral_bytes
+        self.alone_s = profile.iteration_s
+        self.share = profile.device_share
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has a lane to itself now."""
+        return self.turn in HOLDING
+
+    @property
+    def rank(self) -> int:
+        """The class of its priority, 0 the most urgent."""
+        return CLASSES[self.priority]
+
+    @property
+    def entry_bytes(self) -> int:
+        """What the device must have free outside lanes before this session can enter."""
+        if self.residency is Residency.EVICTED:
+            return self.out_bytes
+        if self.residency is Residency.ABSENT:
+            return max(self.persistent_bytes - self.held_bytes, 0)
+        return 0
+
+    @property
+    def need_bytes(self) -> int:
+        """What its lane must offer: its E, but never more than the device has beside its P."""
+        most = self.device.ledger.limit - max(self.persistent_bytes, self.held_bytes)
+        return max(min(self.ephemeral_bytes, most), self.stopped_bytes, self.mapped_bytes, 0)
+
+    @property
+    def carried_bytes(self) -> int:
+        """E of an iteration that it was stopped in: the part of its need that is counted outside lanes already."""
+        return self.mapped_bytes if self.residency in _OUT else self.stopped_bytes
+
+    def to_turn(self, new: Turn) -> None:
+        """Change the turn; raises `IllegalTransition` and changes nothing."""
+        self.turn = next_turn(self.id, self.turn, new)
+
+    def to_residency(self, new: Residency) -> None:
+        """Change the residency; raises `IllegalTransition` and changes nothing."""
+        self.residency = next_residency(self.id, self.residency, new)
+
+    def credit_left(self, now: float, credit_s: float, window_s: float) -> float:
+        """Seconds of short-cell credit that it has; above 0 it is interactive."""
+        if now >= self.credit_start + window_s:
+            return credit_s
+        return max(credit_s - self.credit_used_s, 0.0)
+
+    def use_credit(self, now: float, seconds: float, window_s: float) -> None:
+        """Count device time against the credit of the window, which begins with the first use after the last one."""
+        if now - seconds >= self.credit_start + window_s:
+            self.credit_start = now - seconds
+            self.credit_used_s = 0.0
+        self.credit_used_s += seconds
+
+    def learn_ephemeral(self, amount: int, now: float, window_s: float) -> None:
+        """A boundary needed `amount`: E rises at once and falls when two windows in a row needed less."""
+        if now >= self.window_start + window_s:
+            self.window_before = self.window_peak if now < self.window_start + 2 * window_s else amount
+            self.window_start, self.window_peak = now, 0
+        self.window_peak = max(self.window_peak, amount)
+        self.ephemeral_bytes = max(self.window_peak, self.window_before)
+        self.peak_ephemeral_bytes = max(self.peak_ephemeral_bytes, amount)

@@ -1,0 +1,191 @@
+"""The snapshot: what people may see of the scheduler, as frozen rows. Times are the core's own (monotonic seconds)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .reasons import Reason, reason_of
+from .transitions import HOLDING, Turn, visible
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .lane import Lane
+    from .session import Session
+    from .state import State
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """One device. `free_bytes` is never below 0; `lanes_reason` says why so many lanes are open."""
+
+    id: str
+    policy: str
+    capacity_bytes: int
+    foreign_bytes: int
+    reserve_bytes: int
+    free_bytes: int
+    lanes_open: int
+    lanes_reason: str
+    over_capacity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRow:
+    """One lane: who has it, who waits in it, in order, and who is in it."""
+
+    id: str
+    device: str
+    ephemeral_bytes: int
+    holder: str | None
+    waiting: tuple[str, ...]
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """One session. `position` is 1 for the next one; `turn` and `residency` are the table's names."""
+
+    id: str
+    user: str
+    device: str
+    lane: str | None
+    state: str
+    turn: str
+    residency: str
+    priority: str
+    pinned: bool
+    persistent_bytes: int
+    ephemeral_bytes: int
+    position: int | None
+    reason: Reason | None
+    sharing_with: tuple[str, ...]
+    waiting_since: float | None
+    waited_s: float
+    used_s: float
+    iterations: int
+    turns: int
+    evictions: int
+    peak_persistent_bytes: int
+    peak_ephemeral_bytes: int
+    iteration_s: float | None
+    device_share: float | None
+    host_bound: bool | None
+    background: bool
+    broken: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything, at one time."""
+
+    devices: tuple[DeviceRow, ...]
+    lanes: tuple[LaneRow, ...]
+    sessions: tuple[SessionRow, ...]
+
+
+def take(state: State, now: float) -> Snapshot:
+    """The snapshot of now. Reads only."""
+    lanes = [lane for device in state.devices.values() for lane in device.lanes.values()]
+    positions: dict[Session, int] = {}
+    orders: dict[Lane, list[str]] = {lane: [] for lane in lanes}
+    for device in state.devices.values():
+        for position, session in enumerate(device.waiting, 1):
+            positions[session] = position
+            if session.lane is not None:
+                orders[session.lane].append(session.id)
+    rows = [_session(state, session, positions.get(session), now) for session in state.sessions.values()]
+    gone = [session for sessions in state.leaving.values() for session in sessions if session.id not in state.sessions]
+    rows.extend(_session(state, session, None, now) for session in gone)
+    return Snapshot(
+        tuple(_device(device, now) for device in state.devices.values()),
+        tuple(_lane(lane, tuple(orders[lane])) for lane in lanes),
+        tuple(rows),
+    )
+
+
+def _device(device: Device, now: float) -> DeviceRow:
+    ledger = device.ledger
+    return DeviceRow(
+        id=device.id,
+        policy=device.policy.name,
+        capacity_bytes=ledger.capacity,
+        foreign_bytes=ledger.foreign,
+        reserve_bytes=ledger.reserve,
+        free_bytes=max(ledger.free, 0),
+        lanes_open=len(device.holders),
+        lanes_reason=_lanes_reason(device, now),
+        over_capacity=ledger.free < 0,
+    )
+
+
+def _lanes_reason(device: Device, now: float) -> str:
+    if not device.side_by_side:
+        return "one at a time on this device"
+    if len(device.holders) > 1:
+        shares = [device.pace.share(holder) for holder in device.holders]
+        total = device.pace.total(shares, now)
+        return f"{len(shares)} run side by side, together {total:.2f} times as fast as taking turns"
+    if not len(device.waiting):
+        return "nobody else wants the device"
+    if device.holders and device.holders[0].alone_s is None:
+        return "one runs alone until its iterations are known"
+    return "running side by side wouldn't pay, or there isn't room for it"
+
+
+def _lane(lane: Lane, waiting: tuple[str, ...]) -> LaneRow:
+    holder = lane.holder.id if lane.holder is not None else None
+    members = tuple(member.id for member in lane.members)
+    return LaneRow(lane.id, lane.device, lane.size, holder, waiting, members)
+
+
+def _session(state: State, session: Session, position: int | None, now: float) -> SessionRow:
+    lane = session.lane
+    sharing: tuple[str, ...] = ()
+    shown = visible(session.turn, session.residency, broken=session.broken is not None)
+    if lane is not None and (session.turn is Turn.WAITING or session.turn in HOLDING):
+        sharing = tuple(
+            other.id for other in lane.members if other is not session and _shares(other, now, state.config.sharing_s)
+        )
+        if sharing and session.turn is Turn.WAITING and _ran_lately(session, now, state.config.sharing_s):
+            shown = "running"
+    waited = session.waited_s + (now - session.waiting_since if session.waiting_since is not None else 0.0)
+    used = session.used_s + (max(now - session.charged_at, 0.0) if session.holds else 0.0)
+    return SessionRow(
+        id=session.id,
+        user=session.user,
+        device=session.device.id,
+        lane=lane.id if lane is not None else None,
+        state=shown,
+        turn=session.turn.value,
+        residency=session.residency.value,
+        priority=session.priority,
+        pinned=session.pinned,
+        persistent_bytes=session.persistent_bytes,
+        ephemeral_bytes=session.ephemeral_bytes,
+        position=position,
+        reason=reason_of(session, now),
+        sharing_with=sharing,
+        waiting_since=session.waiting_since,
+        waited_s=waited,
+        used_s=used,
+        iterations=session.iterations,
+        turns=session.turns,
+        evictions=session.evictions,
+        peak_persistent_bytes=session.peak_persistent_bytes,
+        peak_ephemeral_bytes=session.peak_ephemeral_bytes,
+        iteration_s=session.alone_s,
+        device_share=session.share,
+        host_bound=session.host_bound,
+        background=session.background,
+        broken=session.broken,
+    )
+
+
+def _ran_lately(session: Session, now: float, window_s: float) -> bool:
+    return session.holds or (session.ran_at is not None and now - session.ran_at <= window_s)
+
+
+def _shares(session: Session, now: float, window_s: float) -> bool:
+    """Whether it takes turns in its lane now."""
+    return session.holds or (session.turn is Turn.WAITING and _ran_lately(session, now, window_s))
