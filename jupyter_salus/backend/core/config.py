@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class Config:
     """What the daemon and the simulator may set; the defaults are those that the acceptance cases are run with."""
 
+    #: `auto`; `one`: one open lane a device; `off`: nobody shares a lane, each session has one of its own or waits.
+    lanes: str = "auto"
     #: A turn lasts so long, at least one iteration, and ends only if somebody waits.
     quantum_s: float = 0.1
     #: A quantum lengthens until hand-overs cost at most this part of it, up to the limit.

@@ -108,7 +108,7 @@ def _moves_freely(state: State, session: Session, now: float) -> bool:
     """Whether moves for this session are beyond the rules against thrash."""
     if session.starving or not session.device.holders:
         return True
-    return session.credit_left(now, state.config.credit_s, state.config.credit_window_s) > 0.0
+    return state.interactive(session, now)
 
 
 def _budget(state: State, device: Device, now: float) -> float:

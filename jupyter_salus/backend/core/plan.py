@@ -81,7 +81,7 @@ def _choose(state: State, device: Device, now: float) -> list[Session]:
         room -= growth.wanted_bytes(blocked)
         if room < 0:
             room += _make_room(state, blocked, -room, chosen, now)
-    limit = config.lanes_limit if device.side_by_side else 1
+    limit = config.lanes_limit if device.side_by_side and config.lanes != "one" else 1
     active = _holders(state, device, now)
     entries = device.waiting.entries
     # Moving a session changes the orders: look at the first ones as they are now.
@@ -140,6 +140,8 @@ def _cost(session: Session) -> int:
 
 def _pays(state: State, chosen: list[Session], session: Session, now: float) -> bool:
     """Whether running the session beside the chosen ones raises the total speed enough."""
+    if state.config.lanes == "off":
+        return True
     device = session.device
     pace = device.pace
     for one in chosen:
@@ -196,8 +198,7 @@ def _act(state: State, device: Device, chosen: list[Session], now: float) -> Non
     _admit(state, device, chosen, now)
     for holder in device.holders:
         if holder.turn is Turn.RUNNING and now >= holder.quantum_end:
-            holder.quantum_end = now + turns.quantum_s(state, holder)
-            turns.watch_quantum(state, holder)
+            turns.begin_quantum(state, holder, now)
 
 
 def _fill_in(state: State, device: Device, newcomers: list[Session], now: float) -> None:
@@ -237,4 +238,5 @@ def _admit(state: State, device: Device, chosen: list[Session], now: float) -> N
         if session.entry_bytes > room_if_lanes_shrink(device):
             return
         turns.admit(state, session, now)
-        join(device, session)
+        if state.config.lanes != "off":
+            join(device, session)

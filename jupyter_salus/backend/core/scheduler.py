@@ -312,7 +312,7 @@ class Scheduler:
         if first:
             for holder in device.holders:
                 turns.watch_quantum(state, holder)
-        if session.residency is Residency.RESIDENT:
+        if session.residency is Residency.RESIDENT and self.config.lanes != "off":
             join(device, session)
         plan.advance(state, device, now)
         self._explain(session, now)
@@ -360,9 +360,7 @@ class Scheduler:
         changed = self._learn(session, event, now)
         if not changed and not len(device.waiting):
             return None
-        if changed or (now >= session.quantum_end and (device.policy.rotates or session.starved_turn)):
-            return device
-        return None
+        return device if changed or now >= session.quantum_end else None
 
     def _learn(self, session: Session, event: events.IterationsFinished, now: float) -> bool:
         """Speed and shares, from iterations during which nothing changed beside them."""

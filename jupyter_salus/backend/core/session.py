@@ -66,6 +66,8 @@ class Session:
     granted_at: float = 0.0
     charged_at: float = 0.0
     quantum_end: float = 0.0
+    #: The deadline that is set for looking at its place.
+    watched_at: float = 0.0
     #: When its last turn ended.
     ran_at: float | None = None
     stops: int = 0

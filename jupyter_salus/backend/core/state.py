@@ -107,6 +107,10 @@ class State:
         session.use_credit(now, seconds, self.config.credit_window_s)
         session.device.policy.charge(session, seconds)
 
+    def interactive(self, session: Session, now: float) -> bool:
+        """Whether a session has short-cell credit left."""
+        return session.credit_left(now, self.config.credit_s, self.config.credit_window_s) > 0.0
+
     def can_go(self, session: Session, now: float) -> bool:
         """Whether a session's bytes can be moved out at all."""
         if session.residency is not Residency.RESIDENT or session.refused_until > now:

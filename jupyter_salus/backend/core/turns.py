@@ -44,7 +44,20 @@ def quantum_s(state: State, session: Session) -> float:
     config = state.config
     device = session.device
     longer = min(device.handover_s / config.handover_share, config.quantum_limit_s)
-    return max(config.quantum_s, longer)
+    if longer <= config.quantum_s:
+        return config.quantum_s
+    first = device.waiting.first()
+    if first is not None and state.interactive(first, session.granted_at):
+        return config.quantum_s
+    return longer
+
+
+def begin_quantum(state: State, session: Session, now: float) -> None:
+    """The session's quantum begins now. Its end is looked at if it could matter: somebody waits for it."""
+    device = session.device
+    session.quantum_end = now + quantum_s(state, session)
+    if len(device.waiting):
+        watch_quantum(state, session)
 
 
 def grant(state: State, session: Session, now: float) -> None:
@@ -65,12 +78,11 @@ def grant(state: State, session: Session, now: float) -> None:
     session.stops = 0
     session.handed_over = session.resumed = False
     session.granted_at = session.charged_at = now
-    session.quantum_end = now + quantum_s(state, session)
     state.file(session, now)
+    begin_quantum(state, session, now)
     state.outbox.append(
         GrantTurn(session.id, session.epoch, session.ticket, lane.id, side_by_side=len(device.holders) > 1)
     )
-    watch_quantum(state, session)
 
 
 def admit(state: State, session: Session, now: float) -> None:
@@ -83,10 +95,14 @@ def admit(state: State, session: Session, now: float) -> None:
 
 
 def watch_quantum(state: State, session: Session) -> None:
-    """Set the quantum's deadline, if its end could matter: somebody waits and the policy looks at quanta."""
+    """Set a deadline where running on could cost the session its place."""
     device = session.device
-    if len(device.waiting) and (device.policy.rotates or session.starved_turn):
-        state.deadlines.set(session.quantum_end, Due.QUANTUM, device, session, session.epoch)
+    after_s = 0.0 if session.starved_turn else device.policy.rotates_s(session)
+    if after_s is not None:
+        at = max(session.quantum_end, session.charged_at + after_s)
+        if session.watched_at != at:
+            session.watched_at = at
+            state.deadlines.set(at, Due.QUANTUM, device, session, session.epoch)
 
 
 def revoke(state: State, session: Session, now: float) -> None:

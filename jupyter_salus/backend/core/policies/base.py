@@ -23,9 +23,8 @@ class Policy(Protocol):
         """Whether an arrival that comes first ends a turn at the next boundary, without waiting for the quantum's end."""
         ...
 
-    @property
-    def rotates(self) -> bool:
-        """Whether running moves a session back in the order, so that quanta are worth looking at."""
+    def rotates_s(self, session: Session) -> float | None:
+        """After how many seconds of running the session may have moved back in the order; None: never by itself."""
         ...
 
     @property

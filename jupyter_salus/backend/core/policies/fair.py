@@ -25,7 +25,6 @@ class Fair:
 
     name = "fair"
     preempts = False
-    rotates = True
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -37,6 +36,10 @@ class Fair:
         """Those with credit first, then by virtual time."""
         credit = session.credit_left(now, self._config.credit_s, self._config.credit_window_s)
         return (0.0 if credit > 0.0 else 1.0, session.virtual_s)
+
+    def rotates_s(self, session: Session) -> float | None:
+        """At once: each quantum is charged."""
+        return 0.0
 
     def arrived(self, session: Session) -> None:
         """Start at the smallest virtual time of those that want or have the device."""

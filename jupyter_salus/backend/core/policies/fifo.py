@@ -16,7 +16,6 @@ class Fifo:
 
     name = "fifo"
     preempts = False
-    rotates = False
 
     def __init__(self, config: Config) -> None:
         self.pays = config.pays
@@ -25,6 +24,10 @@ class Fifo:
     def key(self, session: Session, now: float) -> Key:
         """Since when it wants the device; a revoked session keeps its place."""
         return (session.arrived_at,)
+
+    def rotates_s(self, session: Session) -> float | None:
+        """Running takes nobody's place away."""
+        return None
 
     def arrived(self, session: Session) -> None:
         """Nothing to count."""

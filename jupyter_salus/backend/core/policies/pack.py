@@ -22,7 +22,6 @@ class Pack:
 
     name = "pack"
     preempts = False
-    rotates = False
 
     def __init__(self, config: Config) -> None:
         self.pays = config.pays
@@ -35,6 +34,10 @@ class Pack:
         out = session.residency is Residency.EVICTED
         left = remaining_s(session)
         return (float(out), float("inf") if left is None else left)
+
+    def rotates_s(self, session: Session) -> float | None:
+        """Running takes nobody's place away."""
+        return None
 
     def arrived(self, session: Session) -> None:
         """Nothing to count."""

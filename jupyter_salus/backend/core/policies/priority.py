@@ -16,7 +16,6 @@ class Priority:
 
     name = "priority"
     preempts = True
-    rotates = False
 
     def __init__(self, config: Config) -> None:
         self.pays = config.pays
@@ -25,6 +24,10 @@ class Priority:
     def key(self, session: Session, now: float) -> Key:
         """The class, then since when it wants the device."""
         return (float(session.rank), session.arrived_at)
+
+    def rotates_s(self, session: Session) -> float | None:
+        """Running takes nobody's place away."""
+        return None
 
     def arrived(self, session: Session) -> None:
         """Nothing to count."""

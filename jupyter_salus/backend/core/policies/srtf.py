@@ -52,7 +52,6 @@ class Srtf:
 
     name = "srtf"
     preempts = True
-    rotates = True
 
     def __init__(self, config: Config) -> None:
         self._level_s = config.level_s
@@ -76,6 +75,15 @@ class Srtf:
         if seconds < self._level_s:
             return 0.0
         return self._level_s ** floor(log(seconds) / log(self._level_s) + 1e-9)
+
+    def rotates_s(self, session: Session) -> float | None:
+        """Remaining time only falls; what has no known one moves back at the end of its level, or of the stop that its
+        rank was reckoned with."""
+        if remaining_s(session) is not None:
+            return None
+        if session.remaining is not None or expected_s(session.work_s, session.profile.durations_s) is not None:
+            return 0.0
+        return max(self._level(session.work_s), 1.0) * self._level_s - session.work_s
 
     def arrived(self, session: Session) -> None:
         """Nothing to count."""
