@@ -57,10 +57,11 @@ class Guest:
         self.close_reports = 0
         # Memory on the device or, when evicted, in host memory.
         self.resident = False
-        self.moving = False
         self.persistent_bytes = 0 if asks_for_memory else job.workload.persistent_bytes
         self.ephemeral_bytes = 0 if asks_for_memory else job.workload.ephemeral_bytes
         self.request = 0
+        #: A request is out and not answered.
+        self.asking = False
         #: (iterations done, bytes, whether they are persistent): what it will ask for on its way through the first iteration.
         self.asks: deque[tuple[float, int, bool]] = deque(self._plan_asks() if asks_for_memory else ())
         self.measured = not asks_for_memory

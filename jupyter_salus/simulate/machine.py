@@ -68,7 +68,6 @@ class Machine:
         self.guests: dict[str, Guest] = {}
         self.devices = {name: Device(name) for name in (f"gpu{number}" for number in range(settings.devices))}
         self.placement = Placement(self.scheduler, self.log, self.tally, self.guests)
-        self.resident = 0
         self.host_used_bytes = 0
         self._inbox: deque[events.Event] = deque()
         self._pumping = False
@@ -211,7 +210,7 @@ class Machine:
             guest.finished_at = now
             submit = guest.job.submit_s
             self.tally.finished(now, now - submit, guest.first_turn_at - submit)
-        self._lose_residency(guest)
+        self.placement.gone(guest)
         self._note("refuse" if refused else "finish", guest.job, device)
         self._tell(*news, events.LeaseLost(guest.id), events.BytesFreed(guest.id))
 
@@ -236,7 +235,6 @@ class Machine:
         self.tally.waited(now - guest.wanted_at)
         if guest.first_turn_at is None:
             guest.first_turn_at = now
-            self._gain_residency(guest)
         # A lane that is new continues what the device did before.
         last = device.last_holder_of.get(decision.lane, device.last_holder)
         device.last_holder_of[decision.lane] = device.last_holder = guest.id
@@ -262,8 +260,10 @@ class Machine:
     def _go_on(self, guest: Guest) -> None:
         if guest.asks and guest.asks[0][0] <= guest.done:
             guest.state = State.GROWING
-            guest.request += 1
-            self._tell(events.GrowthAsked(guest.id, guest.request, guest.asks[0][1]))
+            if not guest.asking:
+                guest.asking = True
+                guest.request += 1
+                self._tell(events.GrowthAsked(guest.id, guest.request, guest.asks[0][1]))
             return
         device = self.devices[guest.device]
         guest.state = State.RUNNING
@@ -272,16 +272,15 @@ class Machine:
         self._note("run", guest.job, device, lane=guest.lane)
         self._respeed(device, newcomer=guest)
 
-    def _halt(self, guest: Guest, *, note: bool = True) -> None:
-        """Take a guest off the device, with its work counted up to now."""
+    def _halt(self, guest: Guest, *, held: int = 0) -> None:
+        """Take a guest off the device, with its work counted up to now. `held`: E that it keeps outside its lane."""
         device = self.devices[guest.device]
         guest.settle(self.clock.now, device.device_part)
         guest.appointment += 1
         if device.running.pop(guest.id, None) is not None:
-            if note:
-                self._note(
-                    "stop", guest.job, device, lane=guest.lane, held=0 if guest.at_boundary else guest.ephemeral_bytes
-                )
+            self._note(
+                "stop", guest.job, device, lane=guest.lane, held=0 if guest.at_boundary else guest.ephemeral_bytes
+            )
             self._respeed(device)
 
     def _aim(self, guest: Guest) -> None:
@@ -395,16 +394,19 @@ class Machine:
         guest = self.guests[decision.session]
         if guest.epoch != decision.epoch:
             return
-        self._halt(guest)
+        guest.settle(self.clock.now, self.devices[guest.device].device_part)
+        held = 0 if guest.at_boundary else guest.ephemeral_bytes
+        self._halt(guest, held=held)
         self._give_back(guest)
-        self._tell(events.TurnReleased(guest.id, decision.epoch, guest.ticket))
+        self._tell(events.TurnReleased(guest.id, decision.epoch, guest.ticket, stopped_bytes=held))
 
     # ---- memory -------------------------------------------------------------------------------------------------------
 
     def _grown(self, decision: decisions.GrantGrowth) -> None:
         guest = self.guests[decision.session]
-        if guest.state is not State.GROWING or guest.request != decision.request:
+        if not guest.asking or guest.request != decision.request:
             return
+        guest.asking = False
         _, size, persistent = guest.asks.popleft()
         if persistent:
             guest.persistent_bytes += size
@@ -412,12 +414,13 @@ class Machine:
         else:
             guest.ephemeral_bytes += size
         self.placement.grown(guest, self.clock.now)
-        self._go_on(guest)
+        if guest.state is State.GROWING:
+            self._go_on(guest)
 
     def _refused(self, decision: decisions.RefuseGrowth) -> None:
         """Its framework raises out of memory, and the job ends."""
         guest = self.guests[decision.session]
-        if guest.state is State.GROWING and guest.request == decision.request:
+        if guest.asking and guest.request == decision.request:
             self._finish(guest, self.devices[guest.device], refused=True)
 
     def _evict(self, decision: decisions.EvictSession) -> None:
@@ -428,10 +431,10 @@ class Machine:
         if host is not None and self.host_used_bytes + guest.held_bytes > host:
             self._tell(events.EvictionFailed(guest.id, decision.move, "cannot evict: host memory is short"))
             return
-        had_turn = guest.epoch is not None
-        if had_turn:
+        if guest.epoch is not None:
+            # Only a session that waits for memory in its turn goes out like this; its wait and its request go on.
             self._halt(guest)
-            self._give_back(guest)
+            guest.epoch, guest.state, guest.wanted_at = None, State.WAITING, self.clock.now
         moved = guest.held_bytes
         self.host_used_bytes += moved
         seconds, end = self._use_link(guest, moved)
@@ -440,14 +443,10 @@ class Machine:
             if guest.state is State.GONE:
                 return
             self._advance()
-            guest.moving = False
             self.tally.evictions += 1
-            self._lose_residency(guest)
+            self.placement.gone(guest)
             self._note("evict", guest.job, self.devices[guest.device])
-            news: list[events.Event] = [events.SessionEvicted(guest.id, decision.move, seconds, moved)]
-            if had_turn:
-                news.append(events.TurnRequested(guest.id, guest.ticket))
-            self._tell(*news)
+            self._tell(events.SessionEvicted(guest.id, decision.move, seconds, moved))
 
         self.clock.at(end, out)
 
@@ -457,13 +456,11 @@ class Machine:
             return
         moved = guest.held_bytes
         seconds, end = self._use_link(guest, moved)
-        self._gain_residency(guest)
 
         def back() -> None:
             if guest.state is State.GONE:
                 return
             self._advance()
-            guest.moving = False
             self.host_used_bytes -= moved
             self._tell(events.SessionRestored(guest.id, decision.move, seconds))
 
@@ -472,25 +469,12 @@ class Machine:
     def _use_link(self, guest: Guest, moved: int) -> tuple[float, float]:
         """Seconds of the move and when it ends; a device makes its moves one after another."""
         device = self.devices[guest.device]
-        guest.moving = True
         seconds = self.model.moving_s(moved)
         end = max(self.clock.now, device.link_free_at) + seconds
         device.link_free_at = end
         self.tally.moves += 1
         self.tally.moved_bytes += moved
         return seconds, end
-
-    def _gain_residency(self, guest: Guest) -> None:
-        if not guest.resident:
-            guest.resident = True
-            self.resident += 1
-            self.tally.resident_max = max(self.tally.resident_max, self.resident)
-            self._note("resident", guest.job, self.devices[guest.device])
-
-    def _lose_residency(self, guest: Guest) -> None:
-        if guest.resident:
-            guest.resident = False
-            self.resident -= 1
 
     # ---- the log ------------------------------------------------------------------------------------------------------
 

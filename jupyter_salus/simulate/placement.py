@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..backend.core.scheduler import Scheduler
+from ..backend.core.transitions import Residency
 from .guest import Guest
 from .log import Log
 from .report import Tally
+
+ON_DEVICE = frozenset({Residency.RESIDENT, Residency.EVICTING, Residency.RESTORING})
 
 
 class Placement:
@@ -25,21 +28,38 @@ class Placement:
         #: Lane by session, and (device, bytes) by lane, as last seen.
         self._lane_of: dict[str, str] = {}
         self._sizes: dict[str, tuple[str, int]] = {}
+        self.residents = 0
 
     def observe(self, now: float) -> None:
         """Look at the core after an event was handled."""
-        snapshot = self._scheduler.snapshot(now)
-        sizes = {row.id: (row.device, row.ephemeral_bytes) for row in snapshot.lanes}
-        lane_of = {member: row.id for row in snapshot.lanes for member in row.members}
-        for device in snapshot.devices:
-            given = device.capacity_bytes - device.foreign_bytes - device.reserve_bytes - device.free_bytes
-            self._tally.committed_max_bytes = max(self._tally.committed_max_bytes, given)
-        self._tally.lanes_max = max(self._tally.lanes_max, len(sizes))
+        state = self._scheduler._state
+        lanes: dict[str, tuple[str, int]] = {}
+        for device in state.devices.values():
+            self._tally.committed_max_bytes = max(self._tally.committed_max_bytes, device.ledger.given)
+            for lane in device.lanes.values():
+                lanes[lane.id] = (device.id, lane.size)
+        self._tally.lanes_max = max(self._tally.lanes_max, len(lanes))
+        guests = self._guests
+        lane_of: dict[str, str] = {}
+        for session in state.sessions.values():
+            if session.lane is not None:
+                lane_of[session.id] = session.lane.id
         if self._log.wanted:
-            self._write(now, lane_of, sizes)
-        self._lane_of, self._sizes = lane_of, sizes
+            self._write_sizes(now, lane_of, lanes)
+        for session in state.sessions.values():
+            guest = guests[session.id]
+            if not guest.resident and session.residency in ON_DEVICE:
+                guest.resident = True
+                self.residents += 1
+                self._line(now, "resident", guest, None)
+        self._tally.resident_max = max(self._tally.resident_max, self.residents)
+        if self._log.wanted:
+            for member, where in lane_of.items():
+                if self._lane_of.get(member) != where:
+                    self._line(now, "member", guests[member], where)
+        self._lane_of, self._sizes = lane_of, lanes
 
-    def _write(self, now: float, lane_of: dict[str, str], sizes: dict[str, tuple[str, int]]) -> None:
+    def _write_sizes(self, now: float, lane_of: dict[str, str], sizes: dict[str, tuple[str, int]]) -> None:
         for session, lane in self._lane_of.items():
             guest = self._guests[session]
             if lane_of.get(session) != lane and guest.resident:
@@ -55,9 +75,12 @@ class Placement:
                 (smaller if size < before else larger).append((lane, device, size))
         for lane, device, size in smaller + larger:
             self._log.write(now, "lane_size", device=device, lane=lane, ephemeral_bytes=size)
-        for session, lane in lane_of.items():
-            if self._lane_of.get(session) != lane:
-                self._line(now, "member", self._guests[session], lane)
+
+    def gone(self, guest: Guest) -> None:
+        """A guest's bytes are off the device: it was moved out, or its process ended."""
+        if guest.resident:
+            guest.resident = False
+            self.residents -= 1
 
     def grown(self, guest: Guest, now: float) -> None:
         """A member's memory is more than it was."""

@@ -387,3 +387,17 @@ class _Checker:
 
 def _close(one: float, other: float) -> bool:
     return abs(one - other) <= ROUNDING * max(1.0, abs(one), abs(other))
+
+
+def first_difference(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> float | None:
+    """The time of the first line in which two logs differ; None: they are equal.
+
+    Two runs that differ only in what the scheduler can't know may differ only from the time on at which that shows.
+    """
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            return float(min(left["t"], right["t"]))
+    if len(one) == len(other):
+        return None
+    rest = (one if len(one) > len(other) else other)[min(len(one), len(other))]
+    return float(rest["t"])
