@@ -70,9 +70,9 @@ def examine(socket: str | None) -> Iterator[Finding]:
 
 def _platform() -> Finding:
     text = f"jupyter_salus {VERSION}, Python {platform.python_version()} at {sys.executable}, {platform.platform()}"
-    if sys.platform.startswith("linux"):
+    if platform.system() == "Linux":
         return Finding("platform", "ok", text)
-    if sys.platform == "darwin":
+    if platform.system() == "Darwin":
         return Finding("platform", "note", f"{text}; on macOS the host device works, the guard doesn't")
     return Finding("platform", "problem", f"{text}; here kernels start as plain ones and nothing takes turns")
 
