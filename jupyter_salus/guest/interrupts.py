@@ -6,70 +6,81 @@ For the time of the wait a handler of the guest's stands in for SIGINT's, notes 
 - ipykernel's handler for cells with a top-level `await` only cancels the cell's task at its next `await`, which a
   loop may never reach: there `KeyboardInterrupt` is raised;
 - outside cells SIGINT is ignored by ipykernel: the wait ends, the code goes on ungoverned.
-Python 3.9 and 3.10 would show the guest's frame in the traceback; there the link's thread sends the signal again once
-the main thread has left the guest's code.
+Python 3.9 and 3.10 would show the guest's frame in the traceback of what a handler raises; there this is done for every
+signal that the user handles, and the link's thread makes the signal again once the main thread has left the guest's
+code.
 """
 
 from __future__ import annotations
 
 import _thread
 import ctypes
-import logging
 import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any, Optional
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 from .trace import first_foreign, is_ours
 from .wait import Outcome, Wait
-
-_log = logging.getLogger("jupyter_salus")
 
 #: Whether a function of ours can strip its own frame from an exception that it lets through.
 INVISIBLE = sys.version_info >= (3, 11)
 
 
 class Interrupts:
-    """Watches SIGINT for one wait of the main thread. In other threads it does nothing: they get no signals."""
+    """Watches signals for one wait of the main thread. In other threads it does nothing: they get none."""
 
     def __init__(self, wait: Wait) -> None:
-        self.came = False
+        #: Signals that came during the wait, in their order.
+        self.came: List[int] = []
         self._wait = wait
-        self._previous: Any = None
-        self._standing = False
+        self._previous: Dict[int, Any] = {}
 
     def begin(self) -> None:
         """Put the guest's handler in place; the caller calls `finish` in any case."""
-        if self._wait.is_main:
-            self._previous = signal.getsignal(signal.SIGINT)
-            if self._previous is not None and self._previous is not signal.SIG_DFL:
-                signal.signal(signal.SIGINT, self._note)
-                self._standing = True
+        if not self._wait.is_main:
+            return
+        for number in (int(signal.SIGINT),) if INVISIBLE else range(1, signal.NSIG):
+            previous = signal.getsignal(number)
+            if _stands_back(number, previous):
+                signal.signal(number, self._note)
+                self._previous[number] = previous
 
     def finish(self) -> None:
-        """Put the user's handler back."""
-        if self._standing:
-            signal.signal(signal.SIGINT, self._previous)
-            self._standing = False
+        """Put the user's handlers back."""
+        for number, previous in self._previous.items():
+            if signal.getsignal(number) == self._note:
+                signal.signal(number, previous)
 
-    def _note(self, _signum: int, _frame: Optional[FrameType]) -> None:
-        self.came = True
+    def _note(self, number: int, _frame: Optional[FrameType]) -> None:
+        self.came.append(number)
         self._wait.end(Outcome.INTERRUPTED)
 
     def deliver(self, frame: Optional[FrameType], redo: Redo) -> None:
-        """Do what the signal would have done in the user's code: may raise, as the user's own handler does."""
-        previous = self._previous
-        if not callable(previous) or previous is signal.SIG_IGN:
-            return
-        if _only_cancels_a_task(previous):
-            if INVISIBLE:
-                raise KeyboardInterrupt
-            redo.keyboard_interrupt(self._wait.thread)
-        elif INVISIBLE:
-            previous(int(signal.SIGINT), frame)
-        else:
-            redo.interrupt()
+        """Do what the signals would have done in the user's code: may raise, as the user's own handler does."""
+        for number in dict.fromkeys(self.came or [int(signal.SIGINT)]):
+            previous = self._previous.get(number)
+            if not callable(previous) or previous is signal.SIG_IGN:
+                continue
+            if number == signal.SIGINT and _only_cancels_a_task(previous):
+                if INVISIBLE:
+                    raise KeyboardInterrupt
+                redo.raise_in(self._wait.thread, KeyboardInterrupt)
+            elif INVISIBLE:
+                previous(number, frame)
+            else:
+                redo.signal(number)
+
+
+def _stands_back(number: int, handler: Any) -> bool:
+    """Whether the guest's handler may stand in for this one: for a function, and for the ignoring of SIGINT."""
+    if number == signal.SIGINT:
+        return handler is not None and handler is not signal.SIG_DFL
+    if not callable(handler) or isinstance(handler, signal.Handlers):
+        return False
+    module = getattr(handler, "__module__", None) or ""
+    return not module.startswith(("asyncio", "tornado", __name__.partition(".")[0]))
 
 
 def _only_cancels_a_task(handler: Any) -> bool:
@@ -81,32 +92,41 @@ class Redo:
     """Interrupts to be made again by the link's thread, once the thread that they are for has left the guest's code."""
 
     def __init__(self) -> None:
-        self._signal = False
-        self._raise_in: Optional[int] = None
+        self._signals: List[int] = []
+        self._raise: Optional[Tuple[int, Type[BaseException]]] = None
 
     @property
     def pending(self) -> bool:
-        """Whether the link's thread should call `attempt`."""
-        return self._signal or self._raise_in is not None
+        """Whether the link's thread should call `attempt`; nothing waits meanwhile."""
+        return bool(self._signals) or self._raise is not None
 
-    def interrupt(self) -> None:
-        """SIGINT's handler is to run in the main thread."""
-        self._signal = True
+    def signal(self, number: int) -> None:
+        """The handler of this signal is to run in the main thread."""
+        self._signals.append(number)
 
-    def keyboard_interrupt(self, thread: int) -> None:
-        """`KeyboardInterrupt` is to be raised in this thread."""
-        self._raise_in = thread
+    def raise_in(self, thread: int, kind: Type[BaseException]) -> None:
+        """An exception of this class is to be raised in this thread."""
+        self._raise = (thread, kind)
 
     def attempt(self) -> None:
         """In the link's thread: make what is pending, unless its thread is still in the guest's code."""
         main = threading.main_thread().ident
-        if self._signal and main is not None and not _in_our_code(main):
-            self._signal = False
-            _thread.interrupt_main()
-        thread = self._raise_in
-        if thread is not None and not _in_our_code(thread):
-            self._raise_in = None
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))
+        if self._signals and main is not None and not _in_our_code(main):
+            _signal_again(self._signals[0], main)
+            del self._signals[0]
+        if self._raise is not None and not _in_our_code(self._raise[0]):
+            thread, kind = self._raise
+            self._raise = None
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
+
+
+def _signal_again(number: int, main: int) -> None:
+    if number == signal.SIGINT:
+        _thread.interrupt_main()
+    elif sys.version_info >= (3, 10):
+        _thread.interrupt_main(signal.Signals(number))
+    else:
+        signal.pthread_kill(main, number)
 
 
 def _in_our_code(thread: int) -> bool:

@@ -98,7 +98,7 @@ class Session:
             if time.monotonic() >= tally.due:
                 self._tell()
             return
-        if self.off or not self.link.up or self.turn.busy_here():
+        if self.off or not self.link.up or self.redo.pending or self.turn.busy_here():
             return
         tally.iterations += iterations
         try:
@@ -174,7 +174,7 @@ class Session:
         elif INVISIBLE:
             raise KeyboardInterrupt
         else:
-            self.redo.keyboard_interrupt(wait.thread)
+            self.redo.raise_in(wait.thread, KeyboardInterrupt)
             self.watch.wake()
 
     def _fault(self, error: BaseException) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .kernels import Kernel
-from .scripted import ScriptedBackend
+from jupyter_salus.protocol.messages import CellFinished, Hello, TurnReleased
+from tests.guest.kernels import Kernel
+from tests.guest.scripted import ScriptedBackend
 
 
 @pytest.fixture
@@ -37,9 +40,61 @@ def start_kernel() -> Iterator[Callable[..., Kernel]]:
 
 @pytest.fixture
 def kernel(backend: ScriptedBackend, start_kernel: Callable[..., Kernel]) -> Kernel:
-    """A governed kernel whose guest has said hello."""
+    """A governed kernel of this test alone, whose guest has said hello."""
     made = start_kernel(backend.path)
-    from jupyter_salus.protocol.messages import Hello
-
     backend.expect(Hello)
     return made
+
+
+class Governed:
+    """A kernel and its backend that the tests of a module share; each test begins with an empty record."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.backend = ScriptedBackend(folder / "b.sock")
+        self.kernel = Kernel(self.backend.path)
+        self.backend.expect(Hello)
+        self.kernel.run("import os, sys, time, threading, signal, asyncio\nx = 0")
+        self._flags = 0
+
+    def flag(self) -> Path:
+        """A file that isn't there yet: what a cell's loop waits for."""
+        self._flags += 1
+        return self.folder / f"flag{self._flags}"
+
+    def finish(self, request: str, flag: Path) -> Any:
+        """Let a cell's loop end, grant what it still asks for, and see what came of the cell."""
+        flag.touch()
+        ran = self.kernel.collect(request)
+        self.backend.expect(CellFinished)
+        return ran
+
+    def pass_a_turn(self, released: int = 1) -> None:
+        """With a turn granted: take it back, see it released in mid-cell, give the next one."""
+        self.backend.revoke()
+        message = self.backend.expect(TurnReleased, released)
+        assert message.wants_more and message.ticket is not None
+        self.backend.grant(message.ticket)
+
+    def close(self) -> None:
+        """End both."""
+        self.kernel.close()
+        self.backend.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_kernel(isolated_run: Path) -> Iterator[Governed]:
+    """One governed kernel for a module."""
+    folder = Path(tempfile.mkdtemp(prefix="js", dir="/tmp"))
+    made = Governed(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def governed(shared_kernel: Governed) -> Governed:
+    """The module's kernel, its backend with an empty record and granting by hand."""
+    shared_kernel.backend.forget()
+    shared_kernel.backend.generous = False
+    return shared_kernel

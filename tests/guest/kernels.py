@@ -13,7 +13,7 @@ from typing import Any
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
-from .scripted import PATIENCE_S
+from tests.guest.scripted import PATIENCE_S
 
 BOOT = Path(__file__).resolve().parents[2] / "jupyter_salus" / "guest" / "boot"
 #: What a notebook front end sends along with each cell.

@@ -16,9 +16,9 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-from ..trace import first_foreign, is_users, without_ours
+from ..trace import is_ours, is_users, without_ours
 from .backedge import at_backedge
 from .code import Owner
 from .landing import may_wait
@@ -39,6 +39,7 @@ class PendingLoops:
         self._owner = Owner()
         self._armed = False
         self._left = 0
+        self._place: Optional[Tuple[int, int]] = None
         self._signal = _free_signal() if _CAN_MARK else None
         self._usable = self._signal is not None or not _CAN_MARK
         self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_call)
@@ -72,39 +73,64 @@ class PendingLoops:
         if self._signal is None:
             ctypes.pythonapi.Py_AddPendingCall(self._call, None)
         elif signal.getsignal(self._signal) == self._on_signal:
-            _mark_signal(self._signal)
+            _marks[self._signal]
         else:
             self._usable = False  # the user has a use for this signal
 
     def _on_call(self, _argument: Any) -> int:
-        """Python 3.9: nothing can be raised out of a pending call; waits there end without raising."""
-        self._land(sys._getframe(0))
+        """Python 3.9: nothing can be raised out of a pending call, so the link's thread raises it afterwards.
+
+        What a pending call adds is called at the same place, up to 32 times; that isn't a landing of its own.
+        """
+        try:
+            frame = sys._getframe(1)
+            place = (id(frame), frame.f_lasti)
+            if place == self._place:
+                again = True
+            else:
+                self._place = place
+                again = self._land(frame)
+            if again and self._armed:
+                self._mark()
+            else:
+                self._place = None
+        except BaseException as error:
+            if is_users(error):
+                self._session.redo.raise_in(threading.get_ident(), type(error))
         return 0
 
-    def _on_signal(self, _signum: int, frame: Optional[FrameType]) -> None:
+    def _on_signal(self, signum: int, frame: Optional[FrameType]) -> None:
+        again = False
         try:
-            self._land(frame)
+            again = self._land(frame)
         except BaseException as error:
             if is_users(error):
                 error.__traceback__ = without_ours(error.__traceback__)
                 raise
+        if again:
+            # The last thing before the return, and no call: after a call the interpreter would look for signals here.
+            _marks[signum]
 
-    def _land(self, landed: Optional[FrameType]) -> None:
-        if not self._armed or self._session.turn.busy_here():
-            return
-        frame = first_foreign(landed)
-        if frame is not landed and self._signal is not None:
-            return  # in the guest's own code
-        if frame is not None and self._owner.is_users(frame.f_code) and at_backedge(frame):
+    def _land(self, frame: Optional[FrameType]) -> bool:
+        """The interpreter stands at this frame; whether to try again at its next safe point."""
+        if not self._armed or frame is None or is_ours(frame.f_code) or self._session.turn.busy_here():
+            return False
+        if self._owner.is_users(frame.f_code) and at_backedge(frame):
             self._left = 0
             if may_wait(frame, self._session):
                 self._session.boundary(landing=True)
-        elif self._left > 0:
-            self._left -= 1
-            self._mark()
+            return False
+        self._left -= 1
+        return self._left > 0
 
 
-_mark_signal: Any = _thread.interrupt_main
+class _Marks:
+    """`marks[number]` marks a signal as arrived: a call that isn't a call instruction. See `_on_signal`."""
+
+    __getitem__: Any = _thread.interrupt_main
+
+
+_marks = _Marks()
 
 
 def _free_signal() -> Optional[int]:
