@@ -3,7 +3,7 @@ const esModules = ['@jupyterlab/translation', '@jupyterlab/coreutils', '@jupyter
 
 module.exports = {
   testEnvironment: 'node',
-  roots: ['<rootDir>/test'],
+  roots: ['<rootDir>/tests'],
   transform: { '^.+\\.[tj]sx?$': ['ts-jest', { tsconfig: 'tsconfig.test.json' }] },
   transformIgnorePatterns: [`/node_modules/(?!(${esModules})/)`],
   modulePathIgnorePatterns: ['<rootDir>/dist', '<rootDir>/lib']

@@ -71,6 +71,16 @@ export class Model implements IDisposable {
     return this._transitioned;
   }
 
+  /** False once the server refused an action on somebody else's session: this person isn't an administrator. */
+  get mayActOnOthers(): boolean {
+    return this._mayActOnOthers;
+  }
+
+  /** False once the server refused a change of a policy. */
+  get mayChoosePolicy(): boolean {
+    return this._mayChoosePolicy;
+  }
+
   get isDisposed(): boolean {
     return this.feed.isDisposed;
   }
@@ -95,10 +105,16 @@ export class Model implements IDisposable {
   }
 
   async act(id: string, verb: Verb): Promise<void> {
+    this._asked.set(id, verb);
     this.store.intend(id, { verb });
     const answer = await this._options.client.act(id, verb);
+    this._tell(answer, verb, id);
     this.store.settle(id, ['verb']);
-    this._tell(answer, verb, this._nameOf(id));
+  }
+
+  /** Whether this was asked for here, since the session last ran. */
+  wasAsked(id: string, verb: Verb): boolean {
+    return this._asked.get(id) === verb;
   }
 
   async shutdown(id: string): Promise<void> {
@@ -120,8 +136,7 @@ export class Model implements IDisposable {
   async setPolicy(device: string, policy: Policy): Promise<void> {
     this.store.intendPolicy(device, policy);
     const answer = await this._options.client.changeDevice(device, policy);
-    const name = this.store.devices.find(row => row.id === device)?.name ?? device;
-    if (this._tell(answer, 'policy', name)) {
+    if (this._tell(answer, 'policy', device)) {
       await delay(CONFIRM_MS, () => this.store.state?.devices.find(row => row.id === device)?.policy === policy, this.store);
     }
     this.store.settlePolicy(device);
@@ -156,7 +171,7 @@ export class Model implements IDisposable {
     const wanted: IIntent = intent;
     this.store.intend(id, wanted);
     const answer = await ask();
-    if (this._tell(answer, action, this._nameOf(id))) {
+    if (this._tell(answer, action, id)) {
       const confirmed = () => {
         const row = this.store.state?.sessions.find(session => session.id === id);
         return (
@@ -169,17 +184,21 @@ export class Model implements IDisposable {
     this.store.settle(id, action === 'pin' ? ['pinned'] : ['priority']);
   }
 
-  /** True if the server took it. */
-  private _tell(answer: Answer, action: IFailure['action'], target: string): boolean {
-    if (answer.kind === 'refused' || answer.kind === 'unreachable') {
-      this._failed.emit({ action, target, message: answer.message });
-      return false;
+  /** True if the server took the action on a session or device. */
+  private _tell(answer: Answer, action: IFailure['action'], id: string): boolean {
+    if (answer.kind === 'body' || answer.kind === 'unchanged') {
+      return true;
     }
-    return true;
+    if (answer.kind === 'refused' && answer.code === 'not_allowed') {
+      this._mayChoosePolicy &&= action !== 'policy';
+      this._mayActOnOthers &&= this.store.session(id)?.own !== false;
+    }
+    this._failed.emit({ action, target: this._nameOf(id), message: answer.message });
+    return false;
   }
 
   private _nameOf(id: string): string {
-    return this.store.session(id)?.name ?? id;
+    return this.store.session(id)?.name ?? this.store.devices.find(row => row.id === id)?.name ?? id;
   }
 
   private _onEvent(_: unknown, event: { readonly schema_id?: unknown; readonly [key: string]: unknown }): void {
@@ -202,6 +221,9 @@ export class Model implements IDisposable {
     this.history.record(state.asOf, state.sessions);
     for (const after of state.sessions) {
       const was = before.get(after.id);
+      if (was && was.state !== after.state && (after.state === 'running' || after.state === 'restoring')) {
+        this._asked.delete(after.id);
+      }
       if (was && after.here && was.state !== after.state) {
         this._transitioned.emit({ before: was, after });
       }
@@ -215,7 +237,10 @@ export class Model implements IDisposable {
   };
 
   private _seen: IState | null = null;
+  private readonly _asked = new Map<string, Verb>();
   private _historyLoaded = false;
+  private _mayActOnOthers = true;
+  private _mayChoosePolicy = true;
   private readonly _failed = new Signal<this, IFailure>(this);
   private readonly _transitioned = new Signal<this, ITransition>(this);
   private readonly _historyChanged = new Signal<this, void>(this);

@@ -1,0 +1,179 @@
+/**
+ * One session: what it is, what it does, what it holds, what it waits for, and what can be done with it.
+ */
+import { HTMLSelect, LabIcon } from '@jupyterlab/ui-components';
+import * as React from 'react';
+import { Action, isPossible, movesMemory } from '../actions';
+import { duration, gib } from '../format';
+import { evictIcon, pinIcon, pinnedIcon, restoreIcon, shutdownIcon, stateIcon, yieldIcon } from '../icons';
+import { laneName } from '../memory';
+import { IIntent } from '../model/store';
+import { ISession, PRIORITIES } from '../wire';
+import { priorityWord, sessionName, stateLine } from '../words';
+import { useNow, useSurroundings } from './context';
+
+interface ISessionProps {
+  readonly session: ISession;
+  readonly intent: IIntent | undefined;
+  /** The names of those it shares its lane with. */
+  readonly sharing: string;
+  /** The person works in this notebook. */
+  readonly current: boolean;
+  readonly mayActOnOthers: boolean;
+}
+
+export const Session = React.memo(function Session(props: ISessionProps): JSX.Element {
+  const { session, intent, sharing, current, mayActOnOthers } = props;
+  const mayAct = session.own || mayActOnOthers;
+  const { commands, trans } = useSurroundings();
+  const StateIcon = stateIcon(session.state);
+  const name = sessionName(session, trans);
+  const folder = session.path?.includes('/') ? session.path.slice(0, session.path.lastIndexOf('/')) : '';
+  const aside = session.own ? folder : (session.user ?? '');
+  const line = stateLine(session, trans);
+  const where = session.lane !== null ? laneName(session.lane, trans) : '';
+  return (
+    <li
+      className={`jp-Salus-session${current ? ' jp-mod-current' : ''}`}
+      data-session={session.id}
+      data-state={session.state}
+      data-name={name}
+    >
+      <StateIcon.react tag="span" className="jp-Salus-icon jp-Salus-state" title={line} />
+      <div className="jp-Salus-title">
+        {isPossible('open', session) ? (
+          <button
+            type="button"
+            className="jp-Salus-name"
+            title={session.path ?? name}
+            onClick={() => void commands.execute('jupyter-salus:open', { session: session.id })}
+          >
+            {name}
+          </button>
+        ) : (
+          <span className="jp-Salus-name" title={session.path ?? name}>
+            {name}
+          </span>
+        )}
+        {session.pinned ? <pinnedIcon.react tag="span" className="jp-Salus-pin" title={trans.__('Pinned')} /> : null}
+        <span className="jp-Salus-aside jp-Salus-ellipsis">{aside}</span>
+      </div>
+      <PrioritySelect session={session} name={name} mayAct={mayAct} />
+      <div className="jp-Salus-what">
+        <span className="jp-Salus-word">{line}</span>
+        <CurrentWait session={session} />
+        {where ? <span>{where}</span> : null}
+        {sharing ? <span>{trans.__('with %1', sharing)}</span> : null}
+      </div>
+      {session.state === 'none' ? null : <Figures session={session} />}
+      {session.reason ? <p className="jp-Salus-reason">{session.reason.text}</p> : null}
+      {session.managed ? null : (
+        <p className="jp-Salus-reason">
+          {trans.__('Not managed: %1', session.unmanagedReason ?? trans.__('its kernel runs without a guest'))}
+        </p>
+      )}
+      {mayAct ? <Actions session={session} intent={intent} name={name} /> : null}
+    </li>
+  );
+});
+
+/** How long the present wait has lasted. */
+function CurrentWait(props: { readonly session: ISession }): JSX.Element | null {
+  const { waitingSince } = props.session;
+  const { trans } = useSurroundings();
+  const now = useNow(waitingSince !== null);
+  return waitingSince === null ? null : <span>{trans.__('for %1', duration(now - waitingSince, trans))}</span>;
+}
+
+function Figures(props: { readonly session: ISession }): JSX.Element {
+  const { session } = props;
+  const { trans } = useSurroundings();
+  const uses = session.state === 'running' || session.state === 'yielding';
+  const waits = session.waitingSince !== null;
+  const since = Math.max(0, useNow(uses || waits) - session.asOf);
+  const used = session.usedS + (uses ? since : 0);
+  const waited = session.waitedS + (waits ? since : 0);
+  return (
+    <div className="jp-Salus-figures">
+      <span title={trans.__('Persistent: what it holds between two turns')}>P {gib(session.persistentBytes)}</span>
+      <span title={trans.__('Ephemeral: what it needs on top in a turn')}>E {gib(session.ephemeralBytes)} GiB</span>
+      <span title={trans.__('Time with the device')}>{trans.__('used %1', duration(used, trans))}</span>
+      {waited >= 1 ? (
+        <span title={trans.__('Time spent waiting')}>{trans.__('waited %1', duration(waited, trans))}</span>
+      ) : null}
+    </div>
+  );
+}
+
+function PrioritySelect(props: {
+  readonly session: ISession;
+  readonly name: string;
+  readonly mayAct: boolean;
+}): JSX.Element {
+  const { session, name, mayAct } = props;
+  const { commands, trans } = useSurroundings();
+  if (!mayAct) {
+    return <span className="jp-Salus-priority">{priorityWord(session.priority, trans)}</span>;
+  }
+  return (
+    <HTMLSelect
+      className="jp-Salus-select jp-Salus-priority"
+      value={session.priority}
+      aria-label={trans.__('Priority of %1', name)}
+      title={trans.__('Priority')}
+      onChange={event =>
+        void commands.execute('jupyter-salus:priority', { session: session.id, priority: event.target.value })
+      }
+    >
+      {PRIORITIES.map(priority => (
+        <option key={priority} value={priority}>
+          {priorityWord(priority, trans)}
+        </option>
+      ))}
+    </HTMLSelect>
+  );
+}
+
+/** The buttons keep their places: one that isn't possible now is disabled, so that none moves under the pointer. */
+function Actions(props: {
+  readonly session: ISession;
+  readonly intent: IIntent | undefined;
+  readonly name: string;
+}): JSX.Element {
+  const { session, intent, name } = props;
+  const { commands, trans } = useSurroundings();
+  const button = (action: Action, icon: LabIcon, label: string, pressed?: boolean) => (
+    <button
+      type="button"
+      className={`jp-Salus-action${pressed ? ' jp-mod-pressed' : ''}`}
+      aria-label={`${label}: ${name}`}
+      {...(pressed === undefined ? {} : { 'aria-pressed': pressed })}
+      title={label}
+      disabled={!isPossible(action, session) || intent?.verb !== undefined}
+      data-action={action}
+      onClick={() => void commands.execute(`jupyter-salus:${action}`, { session: session.id })}
+    >
+      <icon.react tag="span" />
+    </button>
+  );
+  const out = session.state === 'evicted' || session.state === 'restoring';
+  return (
+    <div className="jp-Salus-actions" role="group" aria-label={trans.__('Actions for %1', name)}>
+      {button('yield', yieldIcon, trans.__('Yield: pass the turn on'))}
+      {!movesMemory(session)
+        ? null
+        : out
+          ? button('restore', restoreIcon, trans.__('Restore: bring it back to the device'))
+          : button('evict', evictIcon, trans.__('Evict: move it to host memory'))}
+      {movesMemory(session)
+        ? button(
+            'pin',
+            session.pinned ? pinnedIcon : pinIcon,
+            session.pinned ? trans.__('Unpin') : trans.__('Pin: evict it last'),
+            session.pinned
+          )
+        : null}
+      {session.here ? button('shutdown', shutdownIcon, trans.__('Shut down the kernel')) : null}
+    </div>
+  );
+}
