@@ -28,6 +28,7 @@ class Cell:
         self.began = time.monotonic()
         self.thread = threading.get_ident()
         self.meter = Meter(self.thread, threading.get_native_id(), self.began)
+        self.ended = False
         #: Whether the cell has published anything yet.
         self.published = False
 
@@ -67,11 +68,12 @@ class Cells:
 
     def end(self, cell: Cell) -> None:
         """A cell ended, by whatever way; a second time does nothing."""
-        with self._lock:
-            known = self.open.pop(cell.number, None)
-            last = not self.open
-        if known is not None:
+        if not cell.ended:
+            with self._lock:
+                self.open.pop(cell.number, None)
+                last = not self.open
             self._ended(cell, last)
+            cell.ended = True
 
     def wrap(self, kernel: Any) -> None:
         """Put the cells' beginning and end around the kernel's `do_execute`; its signature stays."""
@@ -94,7 +96,11 @@ class Cells:
                 error.__traceback__ = without_ours(error.__traceback__)
                 raise
             finally:
-                self.end(cell)
+                try:
+                    self.end(cell)
+                except BaseException:
+                    self.end(cell)  # an interrupt came in between: the backend must hear of the end all the same
+                    raise
 
         kernel.do_execute = do_execute
 

@@ -142,19 +142,19 @@ class Session:
     def _wait(self) -> None:
         """Ask for a turn and stand until it comes, or the wait ends otherwise."""
         cell = self.cells.of(threading.get_ident())
-        wait = self.turn.want(background=not self.cells.open, silent=False)
-        if wait is None:
-            return
+        wait = Wait()
         interrupts = Interrupts(wait)
         try:
+            # From here to `finish` an interrupt is noted and breaks nothing off half done.
             interrupts.begin()
-            self.watch.wake()
-            wait.stand(lambda waited_s: self._look(wait, waited_s, cell))
+            if self.turn.want(wait, background=not self.cells.open):
+                self.watch.wake()
+                wait.stand(lambda waited_s: self._look(wait, waited_s, cell))
+                self.waited_s += time.monotonic() - wait.began
         finally:
-            interrupts.finish()
             self.turn.leave(wait)
-            self.waited_s += time.monotonic() - wait.began
             self.line.remove(cell)
+            interrupts.finish()
         if interrupts.came or wait.outcome is Outcome.INTERRUPTED:
             self._interrupted(interrupts, wait, cell)
 

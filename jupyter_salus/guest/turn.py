@@ -60,11 +60,15 @@ class Turn:
 
     # ---- the threads of the user -------------------------------------------------------------------------------------
 
-    def want(self, background: bool = False, silent: bool = False) -> Optional[Wait]:
-        """Ask for a turn, giving a revoked one back first; None if there is nothing to wait for."""
+    def want(self, wait: Wait, background: bool = False, silent: bool = False) -> bool:
+        """Ask for a turn for this wait, giving a revoked one back first; False if there is nothing to wait for.
+
+        The caller calls `leave` in any case.
+        """
         with self.lock:
             if self.epoch is not None and not self.revoked:
-                return None
+                return False
+            self._waits.append(wait)
             self.background = background
             if self.epoch is not None:
                 ticket = self._new_ticket()
@@ -81,10 +85,9 @@ class Turn:
                 ticket, sent = self._ticket, True
             if not sent:
                 self._ticket = None
-                return None
-            wait = Wait(ticket)
-            self._waits.append(wait)
-            return wait
+                return False
+            wait.ticket = ticket
+            return True
 
     def _new_ticket(self) -> int:
         self._last_ticket += 1
@@ -97,9 +100,9 @@ class Turn:
         with self.lock:
             if wait in self._waits:
                 self._waits.remove(wait)
-                if not self._waits and self._ticket == wait.ticket:
-                    self._ticket = None
-                    self._send(TurnWithdrawn(ticket=wait.ticket))
+                if not self._waits and self._ticket is not None:
+                    ticket, self._ticket = self._ticket, None
+                    self._send(TurnWithdrawn(ticket=ticket))
 
     def release(self, *with_it: Message) -> None:
         """Give the turn back, if it is held; `with_it` goes out in the same go, also if it isn't."""

@@ -28,8 +28,9 @@ class Outcome(enum.Enum):
 class Wait:
     """A thread that waits. `end` may be called by any thread and by signal handlers, more than once: the first counts."""
 
-    def __init__(self, ticket: int) -> None:
-        self.ticket = ticket
+    def __init__(self) -> None:
+        #: The ticket under which the session waits; None before it has asked.
+        self.ticket: Optional[int] = None
         self.thread = threading.get_ident()
         self.is_main = threading.current_thread() is threading.main_thread()
         self.began = time.monotonic()
