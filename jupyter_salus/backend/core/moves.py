@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .session import Session
     from .state import State
 
-#: How many waiting residents are looked at for victims, from the last one on.
+#: So many waiting residents are looked at, beyond those that are taken, for victims, from the last one on.
 LOOK = 64
 
 
@@ -42,24 +42,26 @@ def find_victims(
     left = _from_idle(state, session, shortage, victims, now)
     if left <= 0:
         return victims
-    if session.silent:
+    ledger = device.ledger
+    most = ledger.held + ledger.stopped - device.going_bytes - sum(one.held_bytes for one in staying)
+    if session.silent or most < shortage:
         return None
-    key = state.key(session, now)
+    place = (state.key(session, now), session.number)
     free_to_move = _moves_freely(state, session, now)
     budget = _budget(state, device, now)
     for pinned in (False, True):
-        seen = 0
+        refused = 0
         for other in reversed(device.ready.entries):
-            if other[0] <= key or left <= 0:
+            if other[:2] <= place or left <= 0:
                 break
-            seen += 1
             victim = other[2]
-            if seen > LOOK:
+            if refused > LOOK:
                 break
             if victim.pinned is not pinned or victim in staying or victim is session or not state.can_go(victim, now):
                 continue
             if not free_to_move and victim.rank <= session.rank:
                 cost = device.move_s(victim.held_bytes) * 2
+                refused += 1
                 if victim.stays_until > now:
                     state.look_again(device, victim.stays_until, now)
                     continue
@@ -67,6 +69,7 @@ def find_victims(
                     state.look_again(device, now + (cost - budget) / state.config.moves_share, now)
                     continue
                 budget -= cost
+                refused -= 1
             victims.append(victim)
             left -= victim.held_bytes + victim.stopped_bytes
         for holder in device.holders:

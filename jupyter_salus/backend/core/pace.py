@@ -51,6 +51,12 @@ class Pace:
             return session.share
         return 0.5 if self._typical is None else self._typical
 
+    def known(self, sessions: Sequence[Session]) -> bool:
+        """Whether enough is known to foretell: nothing is before the first iteration on the device was seen alone."""
+        if self._typical is not None:
+            return True
+        return all(session.share is not None or session.alone_s is not None for session in sessions)
+
     def slowdown(self, now: float) -> float:
         """Measured total by foretold total, fading to 1."""
         if self._slowdown == 1.0:
@@ -75,9 +81,10 @@ class Pace:
             session.alone_s = blend(session.alone_s, iteration_s)
             if busy is not None:
                 self._learn_share(session, busy)
+                session.share_alone = True
         else:
             session.beside_s = iteration_s
-            self._learn_beside(session, others, iteration_s, busy)
+            self._learn_beside(session, others, iteration_s, busy, now)
             if session.alone_s is not None:
                 self._learn_total(session, others, busy is not None, now)
         if (share_before is None) != (session.share is None) or (alone_before is None) != (session.alone_s is None):
@@ -91,16 +98,20 @@ class Pace:
         self._typical = blend(self._typical, session.share)
 
     def _learn_beside(
-        self, session: Session, others: Sequence[Session], iteration_s: float, busy: float | None
+        self, session: Session, others: Sequence[Session], iteration_s: float, busy: float | None, now: float
     ) -> None:
         if session.alone_s is None:
             speeds = [other.alone_s / other.beside_s for other in others if other.alone_s and other.beside_s]
             if speeds:
                 session.alone_s = iteration_s * min(sum(speeds) / len(speeds), 1.0)
         if session.alone_s is None:
+            # Nobody here ever ran alone: as fast as the shares foretell.
+            wanted = sum(self.share(one) for one in (session, *others))
+            session.alone_s = iteration_s if wanted <= 1.0 else iteration_s / wanted
+        if session.share_alone:
             return
         if busy is not None:
-            self._learn_share(session, busy * iteration_s / session.alone_s)
+            self._learn_share(session, busy * iteration_s * self.slowdown(now) / session.alone_s)
             return
         speed = session.alone_s / iteration_s
         each = 1.0 / (len(others) + 1)

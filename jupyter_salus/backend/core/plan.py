@@ -144,9 +144,8 @@ def _pays(state: State, chosen: list[Session], session: Session, now: float) -> 
         return True
     device = session.device
     pace = device.pace
-    for one in chosen:
-        if one.alone_s is None:
-            return False
+    if not pace.known(chosen):
+        return False
     shares = [pace.share(one) for one in chosen]
     alone = pace.total(shares, now)
     shares.append(pace.share(session))

@@ -112,6 +112,8 @@ class Session:
     beside_s: float | None = None
     #: Share of the device that it uses alone; None: not known.
     share: float | None = None
+    #: It was measured while the session ran alone, so what happens beside others says nothing new about it.
+    share_alone: bool = False
     remaining: int | None = None
     host_bound: bool | None = None
     #: Wall seconds in turns, and what they were worth alone.

@@ -77,12 +77,13 @@ class Srtf:
         return self._level_s ** floor(log(seconds) / log(self._level_s) + 1e-9)
 
     def rotates_s(self, session: Session) -> float | None:
-        """Remaining time only falls; what has no known one moves back at the end of its level, or of the stop that its
-        rank was reckoned with."""
-        if remaining_s(session) is not None:
+        """Remaining time only falls; what has no known one moves back at the end of its level, or when it outlasts the
+        next earlier run."""
+        if remaining_s(session) is not None or session.remaining is not None:
             return None
-        if session.remaining is not None or expected_s(session.work_s, session.profile.durations_s) is not None:
-            return 0.0
+        stops = [duration for duration in session.profile.durations_s if duration > session.work_s]
+        if stops:
+            return min(stops) - session.work_s
         return max(self._level(session.work_s), 1.0) * self._level_s - session.work_s
 
     def arrived(self, session: Session) -> None:
