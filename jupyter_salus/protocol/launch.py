@@ -80,9 +80,7 @@ def start(address: Address, options: Sequence[str], environ: Mapping[str, str], 
 
     The child says over a pipe that it serves; the end of the pipe without a word says that it ended.
     """
-    directory = state_directory(environ)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    log_path = os.path.join(directory, LOG_NAME)
+    log_path = _log_path(environ)
     passed: Dict[str, str] = {name: value for name, value in environ.items() if name not in _NOT_INHERITED}
     reader, writer = os.pipe()
     try:
@@ -108,6 +106,17 @@ def start(address: Address, options: Sequence[str], environ: Mapping[str, str], 
         if writer >= 0:
             os.close(writer)
     return log_path
+
+
+def _log_path(environ: Mapping[str, str]) -> str:
+    """The log of backends in the state directory; where that can't be written, nowhere: the backend does without, too."""
+    directory = state_directory(environ)
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        with open(os.path.join(directory, LOG_NAME), "ab") as log:
+            return str(log.name)
+    except OSError:
+        return os.devnull
 
 
 def _retired(address: Address, welcome: Welcome, log: logging.Logger) -> bool:

@@ -78,7 +78,7 @@ class Peer:
         finally:
             self._waiting.pop(number, None)
 
-    def say(self, cls: Type[Message], **fields: Any) -> None:
+    def say(self, cls: Callable[..., Message], **fields: Any) -> None:
         """Say a message that has no answer (`interrupt`). After the connection's end it does nothing."""
         if not self.closed.done():
             self._send(cls(**fields))

@@ -1,0 +1,1 @@
+"""The backend's process: the only loop and clock. Frames → events → core → effects → events."""

@@ -1,0 +1,335 @@
+"""The backend put together: who hears which message, and what follows from each event.
+
+Reads as the list of its parts. One device, so far: the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...errors import BadMessage, BadValue, NotAllowed, NotPossible, ProtocolMismatch
+from ...protocol.address import Address
+from ...protocol.codec import PROTOCOL, Message, shared_protocol
+from ...protocol.messages import (
+    Act,
+    Announce,
+    Answer,
+    Ask,
+    Describe,
+    Done,
+    Ended,
+    Hello,
+    Interrupt,
+    Launched,
+    Subscribe,
+    Welcome,
+)
+from ...protocol.version import VERSION
+from ..core.config import Config
+from ..core.events import PolicyChanged
+from ..core.scheduler import Scheduler
+from ..devices.base import Device
+from .clock import Clock
+from .connections import Connection
+from .effects import Effects
+from .feed import Feed
+from .gauges import Gauges
+from .guests import Guests
+from .history import History
+from .journal import Journal
+from .listening import Listening
+from .loop import Loop
+from .metrics import Metrics
+from .profiles import Profiles
+from .records import Record, Records
+from .sampling import Sampling
+from .servers import Servers
+from .verbs import Verbs
+from .words import Words
+
+ROLES = ("guest", "guard", "server", "client")
+#: Connections at once, of one user and of all.
+MAX_CONNECTIONS_OF_USER, MAX_CONNECTIONS = 4096, 16384
+FLUSH_S = 1.0
+
+
+class Backend:
+    """One backend at one address. `serve` runs until `stop` is called. Raises what `Listening` does."""
+
+    def __init__(
+        self,
+        address: Address,
+        device: Device,
+        state: Path,
+        clock: Clock,
+        log: logging.Logger,
+        config: Config | None = None,
+        policy: str = "fair",
+        exit_when_idle_s: float = 0.0,
+        debug: bool = False,
+    ) -> None:
+        self.log = log
+        self.clock = clock
+        self.policy = policy
+        self.device = device
+        self.exit_when_idle_s = exit_when_idle_s
+        config = config if config is not None else Config()
+        self.listening = Listening(address)
+        self.started_at = clock.wall()
+        self.connections: set[Connection] = set()
+        self.records = Records()
+        self.loop = Loop(Scheduler(config), clock, log, debug)
+        self.gauges = Gauges(device)
+        self.profiles = Profiles(state / "profiles.json", log)
+        self.journal = Journal(state / journal_name(address), config, secrets.token_hex(8))
+        self.words = Words(clock, self.records.named, self._public)
+        self.metrics = Metrics()
+        self.history = History()
+        devices = {device.id: device}
+        self.feed = Feed(self.loop.scheduler, self.records, devices, clock, self.history, self._row)
+        self.guests = Guests(self.records, self.gauges, clock, self.loop.tell, self._profile, self._closed, log)
+        self.servers = Servers(self.records, self.guests, self.profiles, clock, device.id, self.feed.touch)
+        self.verbs = Verbs(self.records, devices, self.profiles, self.loop.tell, self._retire)
+        self.sampling = Sampling(device, self.records, self.gauges, clock, self.loop.tell, self.guests.look, log)
+        effects = Effects(self.records, clock, self.loop.tell, self.feed.explain, log)
+        self.loop.carry_out = effects.carry_out
+        self.loop.took = self.metrics.took
+        self.loop.observers += [self.journal.note, self.words.note, self.metrics.note, self._touched]
+        self._stopping = asyncio.Event()
+        self._idle_since: float | None = clock.now()
+        self._journal_fails = False
+
+    async def serve(self, ready: Callable[[], None]) -> None:
+        """Listen, call `ready`, and run until stopped. The order of the end: no new peers, no peers, the rest written."""
+        self.sampling.first()
+        if self.policy != "fair":
+            self.loop.tell(PolicyChanged(self.device.id, self.policy))
+        await self.listening.start(lambda: self._connected(False), lambda: self._connected(True))
+        self.words.add(f"The backend started: version {VERSION}, pid {os.getpid()}, {self.device.name}")
+        self.log.info("Serving %s with pid %d, version %s", self.listening.address.path, os.getpid(), VERSION)
+        tasks = [asyncio.create_task(self._guarded(self.sampling.run())), asyncio.create_task(self._tidy())]
+        try:
+            ready()
+            await self._stopping.wait()
+        finally:
+            self.listening.stop()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._part()
+            self.loop.stop()
+            self.feed.stop()
+            self._write()
+            self.journal.close()
+            self.profiles.save()
+            self.listening.release()
+
+    def stop(self) -> None:
+        """Have `serve` return."""
+        self._stopping.set()
+
+    # ---- peers ---------------------------------------------------------------------------------------------------------
+
+    def welcome(self, connection: Connection, hello: Hello) -> None:
+        """A peer's hello. Raises what it is refused with."""
+        version = shared_protocol(hello.protocol)
+        if version is None:
+            raise ProtocolMismatch(
+                f"cannot speak with version {hello.version}: it speaks protocol {list(hello.protocol)[:4]}, "
+                f"this backend {list(PROTOCOL)} (version {VERSION}, pid {os.getpid()})",
+                {"protocol": list(PROTOCOL), "version": VERSION},
+            )
+        if hello.role not in ROLES:
+            raise BadValue(f"cannot welcome a peer of role {hello.role[:80]!r}: {', '.join(ROLES)} are known")
+        if hello.role == "guard":
+            raise NotPossible(f"cannot take a guard: the device {self.device.id} has none")
+        if hello.role != "guest":
+            connection.say(Welcome(version, VERSION, os.getpid()))
+            return
+        can = self.device.capabilities()
+        record = self.guests.admit(connection, hello, self.device.id)
+        connection.say(Welcome(version, VERSION, os.getpid(), key=record.key, memory_mode=can.memory_mode))
+        self.guests.open(connection, record, hello, can.moves)
+        self.feed.touch()
+
+    def hear(self, connection: Connection, said: Message) -> None:
+        """A message after the hello. Raises what the peer is answered with."""
+        match said:
+            case Act():
+                self.verbs.act(connection, said)
+                self.feed.touch()
+                connection.say(Done(said.request, self._acted(connection, said)))
+            case Ask():
+                connection.say(Answer(said.request, self._asked(connection, said)))
+            case Subscribe():
+                connection.say(Done(said.request))
+                self.feed.subscribe(connection)
+            case _ if connection.role == "guest":
+                self.guests.hear(connection, said)
+                self.feed.touch()
+            case Announce() | Launched() | Describe() | Ended() | Interrupt():
+                self._server_said(connection, said)
+            case _:
+                raise BadMessage(f"cannot take a {said.kind} from a {connection.role}")
+
+    def gone(self, connection: Connection) -> None:
+        """A connection is over."""
+        self.connections.discard(connection)
+        self.feed.unsubscribe(connection)
+        self.guests.gone(connection)
+
+    def refused(self, code: str) -> None:
+        """A peer was refused something."""
+        self.metrics.refused(code)
+
+    def _server_said(self, connection: Connection, said: Announce | Launched | Describe | Ended | Interrupt) -> None:
+        if connection.role != "server":
+            raise NotAllowed(f"cannot take a {said.kind} from a {connection.role}: servers say it")
+        match said:
+            case Announce():
+                self.servers.announce(connection, said)
+            case Launched():
+                self.servers.launched(connection, said)
+            case Describe():
+                self.servers.describe(connection, said)
+            case Ended():
+                self.servers.ended(connection, said)
+            case Interrupt():
+                self.servers.interrupt(connection, said)
+                return
+        connection.say(Done(said.request))
+
+    def _connected(self, admin: bool) -> Connection:
+        connection = Connection(self, admin, self.clock.now, self.log)
+        self.connections.add(connection)
+        return connection
+
+    def admit(self, connection: Connection) -> None:
+        """Before anything is read of a peer. Raises `NotPossible` if there are too many."""
+        uid = connection.credentials.uid
+        if len(self.connections) > MAX_CONNECTIONS:
+            raise NotPossible(f"cannot take another connection: there are {MAX_CONNECTIONS}, the limit")
+        if sum(one.credentials.uid == uid for one in self.connections) > MAX_CONNECTIONS_OF_USER:
+            raise NotPossible(
+                f"cannot take another connection of uid {uid}: it has {MAX_CONNECTIONS_OF_USER}, the limit"
+            )
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def _asked(self, connection: Connection, said: Ask) -> dict[str, Any]:
+        match said.what:
+            case "state":
+                return self.feed.state(connection)
+            case "history":
+                self.feed.refresh()
+                return self.history.since(said.since or 0, self.feed.revision)
+            case "journal":
+                return {"path": str(self.journal.path), "entries": self.words.entries()}
+            case "metrics":
+                return self.metrics.body(
+                    sessions=len(self.records.by_core),
+                    connections=len(self.connections),
+                    uptime_s=self.clock.wall() - self.started_at,
+                    revision=self.feed.revision,
+                )
+            case _:
+                raise BadValue(
+                    f"cannot answer {said.what[:80]!r}: state, history, journal and metrics can be asked for"
+                )
+
+    def _acted(self, connection: Connection, said: Act) -> dict[str, Any] | None:
+        """The row that the verb was about, as it is now."""
+        if said.verb == "retire":
+            return None
+        if said.verb == "policy":
+            return {"device": self.feed.row(connection, "devices", said.target)}
+        return {"session": self.feed.row(connection, "sessions", said.target)}
+
+    def _row(self) -> dict[str, Any]:
+        healthy = self.sampling.healthy and not self.loop.broken
+        return {"version": VERSION, "pid": os.getpid(), "healthy": healthy, "started_at": self.started_at}
+
+    def _public(self, core_id: str) -> str:
+        record = self.records.by_core.get(core_id)
+        return self.records.public_id(record) if record is not None else core_id
+
+    # ---- what goes on by itself --------------------------------------------------------------------------------------------
+
+    def _touched(self, *_: object) -> None:
+        self.feed.touch()
+
+    def _profile(self, record: Record) -> Any:
+        return self.profiles.profile(record.uid, record.path)
+
+    def _closed(self, record: Record) -> None:
+        self.profiles.learn(record.uid, record.path, record.row)
+        self.feed.touch()
+
+    def _retire(self) -> None:
+        staying = sum(record.counts for record in self.records)
+        if staying:
+            raise NotPossible(f"cannot end: {staying} sessions are there", {"sessions": staying})
+        self.log.info("Making way for another backend")
+        self.stop()
+
+    async def _guarded(self, work: Any) -> None:
+        """A fault of ours in a task ends the backend: guests go on without it, and its successor learns from them."""
+        try:
+            await work
+        except Exception:
+            self.log.exception("The backend ends by a fault of its own")
+            self.stop()
+
+    async def _tidy(self) -> None:
+        """Once a second: write the journal, and see whether anybody is there still."""
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self._write()
+            now = self.clock.now()
+            if any(record.counts for record in self.records) or any(one.role == "server" for one in self.connections):
+                # A server that runs would start the next one at once.
+                self._idle_since = None
+            elif self._idle_since is None:
+                self._idle_since = now
+                self.profiles.save()
+            elif self.exit_when_idle_s and now - self._idle_since >= self.exit_when_idle_s:
+                self.log.info("Ending: no session for %g s", self.exit_when_idle_s)
+                self.stop()
+            if self.loop.broken:
+                self.stop()
+
+    def _write(self) -> None:
+        try:
+            self.journal.flush()
+        except OSError as error:
+            if not self._journal_fails:
+                self.log.warning("The journal can't be written at %s: %s", self.journal.path, error)
+            self._journal_fails = True
+        else:
+            self._journal_fails = False
+
+    async def _part(self) -> None:
+        """End all connections, and wait until they have ended."""
+        for connection in list(self.connections):
+            connection.end()
+        for _ in range(50):
+            if not self.connections:
+                return
+            await asyncio.sleep(0.02)
+        for connection in list(self.connections):
+            connection.end(now=True)
+        await asyncio.sleep(0)
+
+
+def journal_name(address: Address) -> str:
+    """Backends of several addresses share a state directory, and not a journal."""
+    if address.kind == "own":
+        return "journal.jsonl"
+    return f"journal-{hashlib.sha256(address.path.encode()).hexdigest()[:12]}.jsonl"

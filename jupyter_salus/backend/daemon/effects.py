@@ -1,0 +1,61 @@
+"""From decisions to messages. What a decision asks of a device that can't do it comes back as the event of its failure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ...protocol.messages import TurnGranted, TurnRevoked
+from ..core import decisions as core
+from ..core.decisions import Decision
+from ..core.events import Event, EvictionFailed, RestoreFailed
+from .clock import Clock
+from .records import Record, Records
+
+_MOVES_NOTHING = "the device moves nothing"
+
+
+class Effects:
+    """Carries out decisions; `tell` takes the outcome. `explain` is called for a session whose reason to wait changed."""
+
+    def __init__(
+        self,
+        records: Records,
+        clock: Clock,
+        tell: Callable[[Event], None],
+        explain: Callable[[str, int], None],
+        log: logging.Logger,
+    ) -> None:
+        self._records = records
+        self._clock = clock
+        self._tell = tell
+        self._explain = explain
+        self._log = log
+
+    def carry_out(self, decision: Decision) -> None:
+        """One decision. A session whose peer has just gone hears nothing; that it is gone comes as an event."""
+        match decision:
+            case core.GrantTurn():
+                record = self._records.by_core.get(decision.session)
+                if record is not None:
+                    record.epoch = decision.epoch
+                _say(record, TurnGranted(epoch=decision.epoch, ticket=decision.ticket))
+            case core.RevokeTurn():
+                deadline = self._clock.wall() + decision.deadline_s
+                _say(self._records.by_core.get(decision.session), TurnRevoked(epoch=decision.epoch, deadline=deadline))
+            case core.ExplainWait():
+                self._explain(decision.session, decision.ticket)
+            case core.StopTurn():
+                # Without a guard nothing can be stopped in mid-iteration: the core takes the turn back in its books.
+                self._log.info("Session %s reached no boundary in time (epoch %d)", decision.session, decision.epoch)
+            case core.EvictSession():
+                self._tell(EvictionFailed(decision.session, decision.move, _MOVES_NOTHING))
+            case core.RestoreSession():
+                self._tell(RestoreFailed(decision.session, decision.move, _MOVES_NOTHING))
+            case _:
+                self._log.error("Cannot carry out %r: no session here asks for memory before it takes it", decision)
+
+
+def _say(record: Record | None, said: TurnGranted | TurnRevoked) -> None:
+    if record is not None and record.connection is not None:
+        record.connection.say(said)

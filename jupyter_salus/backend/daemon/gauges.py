@@ -1,0 +1,97 @@
+"""P and E of each session on a device that shows them only from outside: at boundaries, and by samples in between.
+
+P is what a session holds at a boundary: the guest says so for its process, the last sample for its children. E is the
+highest sample since the boundary before, less the larger of both boundaries' P: what came and stayed in between is P's
+growth, not E. Small changes aren't told, so that nobody is woken by the breathing of an allocator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.events import MemoryMeasured
+from ..devices.base import Device, Usage
+from .records import Record
+
+#: A figure is told when it differs by so many bytes from what was told, and by this share of it.
+STEP_BYTES = 1024 * 1024
+STEP_SHARE = 0.01
+
+
+@dataclass(slots=True)
+class _Gauge:
+    persistent_bytes: int = 0
+    peak_bytes: int = 0
+    children_bytes: int = 0
+    told_persistent: int = -1
+    told_ephemeral: int = 0
+
+
+class Gauges:
+    """One gauge for each session that the core knows."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._gauges: dict[Record, _Gauge] = {}
+
+    @property
+    def resident_bytes(self) -> int:
+        """What all sessions hold, as measured last."""
+        return sum(max(gauge.persistent_bytes, gauge.peak_bytes) for gauge in self._gauges.values())
+
+    def opened(self, record: Record, said_bytes: int | None) -> int:
+        """A session opens: its P to begin with, as its guest says it; what it held before it came back, otherwise."""
+        before = self._gauges.get(record, _Gauge())
+        held = max(0, said_bytes) if said_bytes is not None else before.persistent_bytes
+        self._gauges[record] = _Gauge(held, held, told_persistent=held)
+        return held
+
+    def closed(self, record: Record) -> None:
+        """Its gauge is gone."""
+        self._gauges.pop(record, None)
+
+    def boundary(self, record: Record, resident_bytes: int, peak_bytes: int | None) -> MemoryMeasured | None:
+        """The session is at a boundary with so many bytes in its own process. What the core is to be told, if anything."""
+        gauge = self._gauges.get(record)
+        if gauge is None:
+            return None
+        before, now = gauge.persistent_bytes, resident_bytes + gauge.children_bytes
+        peak = max(gauge.peak_bytes, now, (peak_bytes or 0) + gauge.children_bytes if peak_bytes else 0)
+        gauge.persistent_bytes = gauge.peak_bytes = now
+        return self._told(record, gauge, max(0, peak - max(before, now)))
+
+    def sampled(self, record: Record, usage: Usage) -> MemoryMeasured | None:
+        """What the session's processes hold now. In a turn that is a sample for E, else its P."""
+        gauge = self._gauges.get(record)
+        if gauge is None:
+            return None
+        record.pids = usage.pids
+        gauge.children_bytes = usage.children_bytes
+        gauge.peak_bytes = max(gauge.peak_bytes, usage.resident_bytes)
+        if record.epoch is not None:
+            return None
+        gauge.persistent_bytes = gauge.peak_bytes = usage.resident_bytes
+        return self._told(record, gauge, None)
+
+    def free(self, record: Record) -> bool:
+        """Whether the device shows nothing of a session any more, nor of the children that were seen with it."""
+        pids = record.pids or ((record.pid,) if record.pid else ())
+        return not pids or self.device.remains(pids) is None
+
+    def _told(self, record: Record, gauge: _Gauge, ephemeral: int | None) -> MemoryMeasured | None:
+        persistent: int | None = gauge.persistent_bytes
+        if _same(gauge.persistent_bytes, gauge.told_persistent):
+            persistent = None
+        if ephemeral is not None and ephemeral < STEP_BYTES and gauge.told_ephemeral == 0:
+            ephemeral = None
+        if (persistent is None and ephemeral is None) or record.core_id is None:
+            return None
+        if persistent is not None:
+            gauge.told_persistent = persistent
+        if ephemeral is not None:
+            gauge.told_ephemeral = ephemeral
+        return MemoryMeasured(record.core_id, persistent, ephemeral)
+
+
+def _same(one: int, other: int) -> bool:
+    return other >= 0 and abs(one - other) < max(STEP_BYTES, STEP_SHARE * other)

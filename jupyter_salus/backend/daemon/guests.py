@@ -1,0 +1,246 @@
+"""What guests say, as events for the core. The connection is the lease: its end, or the process's, frees all turns at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ...errors import BadMessage, BadValue
+from ...protocol.codec import Message
+from ...protocol.messages import (
+    CellFinished,
+    CellStarted,
+    Hello,
+    Interrupt,
+    Progress,
+    TurnReleased,
+    TurnWanted,
+    TurnWithdrawn,
+)
+from ..core import events as core
+from ..core.events import Event, Profile
+from ..devices import processes
+from .clock import Clock
+from .connections import Connection
+from .gauges import Gauges
+from .peers import Watch, peer_pidfd, pidfd
+from .records import Record, Records
+
+PRIORITIES = ("high", "normal", "low")
+
+
+class Guests:
+    """Opens, governs and closes sessions. `tell` gives the core an event; `profile` knows what earlier runs taught."""
+
+    def __init__(
+        self,
+        records: Records,
+        gauges: Gauges,
+        clock: Clock,
+        tell: Callable[[Event], None],
+        profile: Callable[[Record], Profile | None],
+        closed: Callable[[Record], None],
+        log: logging.Logger,
+    ) -> None:
+        self._records = records
+        self._gauges = gauges
+        self._clock = clock
+        self._tell = tell
+        self._profile = profile
+        self._closed = closed
+        self._log = log
+        self._of: dict[Connection, Record] = {}
+
+    def admit(self, connection: Connection, said: Hello, device: str) -> Record:
+        """Whose guest says this hello. Raises `BadMessage`, `BadValue`, `NotAllowed`; nothing has changed then."""
+        if said.session is None or not 0 < len(said.session) <= 200:
+            raise BadMessage("cannot take a guest's hello without its session, of at most 200 characters")
+        if said.priority is not None and said.priority not in PRIORITIES:
+            raise BadValue(
+                f"cannot open session {said.session} with priority {said.priority!r}: {', '.join(PRIORITIES)}"
+            )
+        who = connection.credentials
+        return self._records.greeted(said, said.session, who.uid, who.pid, who.user, device, self._clock.wall())
+
+    def open(self, connection: Connection, record: Record, said: Hello, evictable: bool) -> None:
+        """An admitted guest's session opens, or comes back on another connection."""
+        if record.connection is not None:
+            record.connection.drop("its guest came back on another connection")
+            self._lease_lost(record)
+        if record.core_id is not None:
+            self._rejoined(record)
+        self._open(connection, record, said, evictable)
+
+    def hear(self, connection: Connection, said: Message) -> None:
+        """A guest's message. Raises what the guest is answered with."""
+        record = self._of.get(connection)
+        if record is None or record.core_id is None:
+            return  # It is about to learn that its connection was replaced.
+        name = record.core_id
+        match said:
+            case CellStarted():
+                if not record.cells:
+                    self._tell(core.CellStarted(name))
+                record.cells[said.cell] = said.cell_id
+            case CellFinished():
+                if record.cells.pop(said.cell, said) is not said and not record.cells:
+                    self._tell(core.CellFinished(name))
+            case TurnWanted():
+                self._tell(core.TurnRequested(name, said.ticket, said.background, said.silent))
+            case TurnWithdrawn():
+                self._tell(core.TurnWithdrawn(name, said.ticket))
+            case TurnReleased():
+                self._released(record, name, said)
+            case Progress():
+                self._progressed(record, name, said)
+            case _:
+                raise BadMessage(f"cannot take a {said.kind} from a guest")
+
+    def gone(self, connection: Connection) -> None:
+        """A guest's connection is over."""
+        record = self._of.pop(connection, None)
+        if record is None or record.connection is not connection:
+            return
+        self._lease_lost(record)
+        if not record.pid or not processes.alive(record.pid):
+            self.look(record)
+
+    def watch(self, record: Record, pid: int, descriptor: int | None) -> None:
+        """Learn of the end of a session's process."""
+        if record.watch is not None:
+            record.watch.close()
+            record.watch = None
+        record.pid = pid
+        if descriptor is not None:
+            record.watch = Watch(descriptor, lambda: self._exited(record))
+
+    def launched(self, record: Record, pid: int) -> None:
+        """A server started the kernel's process; its guest has yet to come, or never will."""
+        if record.core_id is None and record.pid == 0:
+            self.watch(record, pid, pidfd(pid))
+
+    def interrupt(self, record: Record) -> None:
+        """Have the guest end the waits of all its threads."""
+        if record.connection is not None:
+            record.connection.say(Interrupt())
+
+    def end(self, record: Record) -> None:
+        """The server ended the kernel: the lease is over, whatever the process does."""
+        if record.connection is not None:
+            connection, record.connection = record.connection, None
+            self._of.pop(connection, None)
+            connection.end()
+        if record.core_id is None:
+            self._forget(record)
+            return
+        if not record.leaving:
+            self._leave(record)
+        self.look(record)
+
+    def look(self, record: Record) -> None:
+        """Close a session whose lease was lost if the device shows its bytes as free."""
+        if record.leaving and self._gauges.free(record):
+            self._free(record)
+
+    # ---- the ways of a record ------------------------------------------------------------------------------------------
+
+    def _open(self, connection: Connection, record: Record, said: Hello, evictable: bool) -> None:
+        self._of[connection] = record
+        record.connection = connection
+        record.launched, record.unmanaged_reason, record.leaving = True, None, False
+        record.priority = said.priority or record.priority
+        self.watch(record, connection.credentials.pid, peer_pidfd(connection.socket, connection.credentials.pid))
+        held = self._gauges.opened(record, said.persistent_bytes)
+        name = self._records.entered(record)
+        self._tell(
+            core.SessionOpened(
+                session=name,
+                user=record.user,
+                device=record.device,
+                priority=record.priority,
+                evictable=evictable,
+                holding=bool(said.holding),
+                persistent_bytes=held,
+                profile=self._profile(record),
+            )
+        )
+        if record.pinned:
+            self._tell(core.PinChanged(name, True))
+
+    def _rejoined(self, record: Record) -> None:
+        """A guest that lost its connection came back while its process lived: its bytes pass to its new session."""
+        if not record.leaving:
+            self._leave(record)
+        row = record.row
+        for total in ("waited_s", "used_s", "iterations", "turns", "evictions"):
+            record.carried[total] = float(row.get(total, 0))
+        self._tell(core.BytesFreed(self._core_id(record)))
+        self._records.left(record)
+
+    def _lease_lost(self, record: Record) -> None:
+        connection, record.connection = record.connection, None
+        if connection is not None:
+            self._of.pop(connection, None)
+        if record.core_id is not None and not record.leaving:
+            self._leave(record)
+
+    def _leave(self, record: Record) -> None:
+        record.leaving = True
+        record.cells.clear()
+        record.epoch = None
+        self._tell(core.LeaseLost(self._core_id(record)))
+
+    def _exited(self, record: Record) -> None:
+        """The process of a session ended, whatever copies of its socket are about."""
+        record.watch = None
+        if record.core_id is None:
+            self._forget(record)
+            return
+        if record.connection is not None:
+            record.connection.end(now=True)
+            self._lease_lost(record)
+        elif not record.leaving:
+            self._leave(record)
+        self.look(record)
+
+    def _free(self, record: Record) -> None:
+        self._tell(core.BytesFreed(self._core_id(record)))
+        self._forget(record)
+
+    def _forget(self, record: Record) -> None:
+        if record.watch is not None:
+            record.watch.close()
+            record.watch = None
+        self._closed(record)
+        self._gauges.closed(record)
+        self._records.removed(record)
+
+    def _core_id(self, record: Record) -> str:
+        assert record.core_id is not None
+        return record.core_id
+
+    # ---- turns -----------------------------------------------------------------------------------------------------------
+
+    def _released(self, record: Record, name: str, said: TurnReleased) -> None:
+        if said.wants_more and said.ticket is None:
+            raise BadMessage("cannot take a turn_released that wants more without the ticket of the next wait")
+        if said.epoch == record.epoch:
+            record.epoch = None
+            self._measured(record, said.resident_bytes, None)
+        self._tell(core.TurnReleased(name, said.epoch, said.ticket if said.wants_more else None))
+
+    def _progressed(self, record: Record, name: str, said: Progress) -> None:
+        if said.iterations < 0 or said.busy_s < 0:
+            raise BadMessage(f"cannot count {said.iterations} iterations in {said.busy_s:g} s: both are at least 0")
+        if said.frameworks is not None:
+            record.frameworks = tuple(str(one)[:40] for one in said.frameworks[:16])
+        if said.epoch == record.epoch:
+            self._measured(record, said.resident_bytes, said.peak_bytes)
+        remaining = said.remaining if said.remaining is not None and said.remaining >= 0 else None
+        self._tell(core.IterationsFinished(name, said.epoch, said.iterations, said.busy_s, remaining))
+
+    def _measured(self, record: Record, resident_bytes: int | None, peak_bytes: int | None) -> None:
+        if resident_bytes is not None and resident_bytes >= 0:
+            event = self._gauges.boundary(record, resident_bytes, peak_bytes)
+            if event is not None:
+                self._tell(event)

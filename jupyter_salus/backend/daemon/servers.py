@@ -1,0 +1,89 @@
+"""What servers say of the kernels that they start: announced, launched, renamed, ended, interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...errors import BadMessage, BadValue, NotAllowed, UnknownSession
+from ...protocol.messages import Announce, Describe, Ended, Interrupt, Launched
+from .clock import Clock
+from .connections import Connection
+from .guests import PRIORITIES, Guests
+from .profiles import Profiles
+from .records import Record, Records
+
+
+class Servers:
+    """`touch()` is called when the state may have changed without an event of the core."""
+
+    def __init__(
+        self,
+        records: Records,
+        guests: Guests,
+        profiles: Profiles,
+        clock: Clock,
+        device: str,
+        touch: Callable[[], None],
+    ) -> None:
+        self._records = records
+        self._guests = guests
+        self._profiles = profiles
+        self._clock = clock
+        self._device = device
+        self._touch = touch
+
+    def announce(self, connection: Connection, said: Announce) -> None:
+        """A kernel is about to be launched. Raises `BadMessage`, `BadValue`, `NotAllowed`."""
+        if not 0 < len(said.session) <= 200 or not 8 <= len(said.token) <= 200:
+            raise BadMessage("cannot announce a session without an id of 1 to 200 and a token of 8 to 200 characters")
+        if said.priority is not None and said.priority not in PRIORITIES:
+            raise BadValue(f"cannot announce {said.session} with priority {said.priority!r}: {', '.join(PRIORITIES)}")
+        who = connection.credentials
+        before = self._records.by_session.get(said.session)
+        record = self._records.announced(said, who.uid, who.user, self._device, self._clock.wall())
+        if before is not None and before is not record and before.core_id is None:
+            self._guests.end(before)
+            self._records.by_session[said.session] = record
+        wishes = self._profiles.wishes(who.uid, said.session)
+        if wishes is not None and record.core_id is None:
+            record.priority, record.pinned = wishes
+        self._touch()
+
+    def launched(self, connection: Connection, said: Launched) -> None:
+        """The announced kernel's process runs. Raises `UnknownSession`, `NotAllowed`."""
+        record = self._own(connection, said.session)
+        if record.core_id is None:
+            record.launched = True
+            record.unmanaged_reason = said.unmanaged
+        if said.pid is not None and said.pid > 0:
+            self._guests.launched(record, said.pid)
+        self._touch()
+
+    def describe(self, connection: Connection, said: Describe) -> None:
+        """The notebook was renamed or moved. Raises `UnknownSession`, `NotAllowed`."""
+        record = self._own(connection, said.session)
+        record.name, record.path = said.name, said.path or None
+        self._touch()
+
+    def ended(self, connection: Connection, said: Ended) -> None:
+        """The kernel was ended, or never started. Raises `NotAllowed`; a session that isn't there is ended already."""
+        try:
+            record = self._own(connection, said.session)
+        except UnknownSession:
+            return
+        self._guests.end(record)
+        self._touch()
+
+    def interrupt(self, connection: Connection, said: Interrupt) -> None:
+        """Somebody interrupts the kernel. Raises `BadMessage`, `UnknownSession`, `NotAllowed`."""
+        if said.session is None:
+            raise BadMessage("cannot interrupt without the session")
+        self._guests.interrupt(self._own(connection, said.session))
+
+    def _own(self, connection: Connection, session: str) -> Record:
+        record = self._records.found(session)
+        if record.uid != connection.credentials.uid:
+            raise NotAllowed(
+                f"cannot use session {session}: it is {record.user}'s, this is {connection.credentials.user}"
+            )
+        return record
