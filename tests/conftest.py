@@ -41,6 +41,9 @@ def isolated_run() -> Iterator[Path]:
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "MPLBACKEND": "Agg",
+        # Threads of a matrix product spin while they wait for one another, which on a loaded machine takes most of it.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "XDG_CACHE_HOME": str(home / "cache"),
         "XDG_CONFIG_HOME": str(home / "config"),

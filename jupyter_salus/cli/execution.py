@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import nbformat
-from jupyter_client.kernelspec import NoSuchKernel
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 from ..manager import NotebookKernelManager
 
@@ -108,28 +108,32 @@ async def execute(
         **({} if socket is None else {"salus_socket": socket}),
     )
     client = NotebookClient(notebook, km=manager, timeout=None, startup_timeout=STARTUP_S)
-    try:
-        await manager.start_kernel(cwd=folder)
-        execution.session = manager.kernel_id
-        await client.async_start_new_kernel_client()
-        await _cells(execution, client, notebook, told)
-        if execution.status == "running":
-            execution.status = "done"
-    except (NoSuchKernel, DeadKernelError, RuntimeError, TimeoutError) as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            # nbclient takes our own cancellation for a kernel's death.
-            raise asyncio.CancelledError from None
-        execution.failed(str(error) or type(error).__name__)
-    except asyncio.CancelledError:
-        execution.failed("it was interrupted")
-        raise
-    finally:
-        execution.ended = time.monotonic()
-        await before_end()
-        await _end(client, manager, now=execution.status != "done")
-        _write(execution, notebook)
-        told(execution)
+    # What a kernel's libraries print past Python goes to a file: it would run through the progress of all notebooks.
+    with tempfile.TemporaryFile() as noise:
+        try:
+            await manager.start_kernel(cwd=folder, stdout=noise, stderr=noise)
+            execution.session = manager.kernel_id
+            await client.async_start_new_kernel_client()
+            await _cells(execution, client, notebook, told)
+            if execution.status == "running":
+                execution.status = "done"
+        except asyncio.CancelledError:
+            execution.failed("it was interrupted")
+            raise
+        except Exception as error:
+            # Whatever a kernel that doesn't start or dies makes jupyter_client and nbclient raise: the others go on.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # nbclient takes our own cancellation for a kernel's death.
+                execution.failed("it was interrupted")
+                raise asyncio.CancelledError from None
+            execution.failed(f"{str(error) or type(error).__name__}{_last_words(noise)}")
+        finally:
+            execution.ended = time.monotonic()
+            await before_end()
+            await _end(client, manager, now=execution.status != "done")
+            _write(execution, notebook)
+            told(execution)
 
 
 async def _cells(
@@ -158,6 +162,12 @@ async def _end(client: NotebookClient, manager: NotebookKernelManager, now: bool
         await manager.shutdown_kernel(now=now)
     elif manager.kernel_id:
         await manager.cleanup_resources()
+
+
+def _last_words(noise: IO[bytes]) -> str:
+    noise.seek(0)
+    lines = noise.read().decode("utf-8", "replace").strip().splitlines()
+    return f" (its last words: {lines[-1][:200]})" if lines else ""
 
 
 def _write(execution: Execution, notebook: nbformat.NotebookNode) -> None:

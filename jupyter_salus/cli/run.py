@@ -57,7 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
     backend = nullcontext(_shared(arguments.socket)) if options is None else own_backend(options)
     begun = time.monotonic()
     with backend as socket:
-        asyncio.run(_run_all(executions, socket, arguments.stagger, Progress(executions, arguments.quiet)))
+        try:
+            asyncio.run(_run_all(executions, socket, arguments.stagger, Progress(executions, arguments.quiet)))
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            pass  # interrupted: the kernels are ended, and the table says how far each notebook came
     if arguments.json:
         done = {"notebooks": [one.result() for one in executions], "seconds": round(time.monotonic() - begun, 3)}
         print(json.dumps(done))
@@ -172,7 +175,11 @@ async def _run_one(one: Execution, socket: str, after_s: float, progress: Progre
     if notebook is None:
         progress.told(one)
         return
-    await asyncio.sleep(after_s)
+    try:
+        await asyncio.sleep(after_s)
+    except asyncio.CancelledError:
+        one.failed("it was interrupted")
+        raise
     await execute(one, notebook, socket, progress.told, looker.look)
 
 

@@ -16,7 +16,7 @@ class Command:
 
 
 _ALL = (
-    Command("backend", "serve a backend in the foreground", "jupyter_salus.cli.backend", "main"),
+    Command("backend", "serve a backend in the foreground", "jupyter_salus.backend.daemon.app", "main"),
     Command("status", "devices, lanes and sessions, with who waits for whom", "jupyter_salus.cli.status"),
     Command("top", "the same, live", "jupyter_salus.cli.top"),
     Command("run", "execute notebooks at the same time, taking turns", "jupyter_salus.cli.run"),
