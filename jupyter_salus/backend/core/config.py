@@ -33,6 +33,9 @@ class Config:
     pays_hysteresis: float = 0.02
     #: A measured slow-down of the device fades with this half-life, so that side by side is tried again.
     slowdown_half_life_s: float = 300.0
+    #: Where nobody ran alone for so long, and so many iterations, lanes close until one was seen alone.
+    stale_s: float = 60.0
+    stale_iterations: float = 100.0
     #: At most so many lanes of a device are open side by side.
     lanes_limit: int = 64
     #: Whoever came back stays so long, and so many times its move's seconds, before it may go out for its class.

@@ -37,6 +37,7 @@ class Device:
         "over_capacity",
         "overgrown",
         "pace",
+        "parallel",
         "parallel_since",
         "policy",
         "ready",
@@ -57,6 +58,8 @@ class Device:
         self.lane_number = 0
         #: Sessions that hold a turn, oldest turn first.
         self.holders: list[Session] = []
+        #: How many hold one, and since when so many do: what is measured in between is of one kind.
+        self.parallel = 0
         self.parallel_since = 0.0
         #: All sessions that want a turn, in the policy's order; those of them that are resident; those never here.
         self.waiting = Order()

@@ -41,7 +41,7 @@ def find_victims(
     victims: list[Session] = []
     left = _from_idle(state, session, shortage, victims, now)
     if left <= 0:
-        return victims
+        return _fewest(victims, -left)
     ledger = device.ledger
     most = ledger.held + ledger.stopped - device.going_bytes - sum(one.held_bytes for one in staying)
     if session.silent or most < shortage:
@@ -71,7 +71,7 @@ def find_victims(
                 budget -= cost
                 refused -= 1
             victims.append(victim)
-            left -= victim.held_bytes + victim.stopped_bytes
+            left -= _bytes_of(victim)
         for holder in device.holders:
             if (
                 left > 0
@@ -83,8 +83,22 @@ def find_victims(
                 victims.append(holder)
                 left -= holder.held_bytes
         if left <= 0:
-            return victims
+            return _fewest(victims, -left)
     return None
+
+
+def _fewest(victims: list[Session], spare: int) -> list[Session]:
+    """The victims without those that turned out not to be needed, since one that was added later is enough."""
+    for victim in sorted(victims, key=_bytes_of):
+        if _bytes_of(victim) > spare:
+            break
+        spare -= _bytes_of(victim)
+        victims.remove(victim)
+    return victims
+
+
+def _bytes_of(session: Session) -> int:
+    return session.held_bytes + session.stopped_bytes
 
 
 def _from_idle(state: State, session: Session, shortage: int, victims: list[Session], now: float) -> int:
@@ -103,7 +117,7 @@ def _from_idle(state: State, session: Session, shortage: int, victims: list[Sess
             last = at
             if victim is not session and state.can_go(victim, now):
                 victims.append(victim)
-                left -= victim.held_bytes + victim.stopped_bytes
+                left -= _bytes_of(victim)
     return left
 
 

@@ -7,8 +7,8 @@ set that never ran together is foretold (n sessions with shares that sum to s > 
 measured corrects the foretelling of that device (`slowdown`), so a device that loses more than the shares explain
 isn't tried again and again. The correction fades, since other sessions may do better.
 
-A session that never ran alone (300 equal jobs come and go, two at a time) learns its own time from the slow-down of a
-neighbour that did.
+A session that never ran alone (300 equal jobs come and go, two at a time) has its own time reckoned from the slow-down of
+a neighbour that did. Where nobody did for a while, what is known is stale: the lanes close until one was seen alone.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ def blend(old: float | None, new: float) -> float:
 class Pace:
     """What was measured on one device."""
 
-    __slots__ = ("_config", "_slowdown", "_slowdown_at", "_typical")
+    __slots__ = ("_config", "_seen_at", "_slowdown", "_slowdown_at", "_typical")
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._slowdown = 1.0
         self._slowdown_at = 0.0
+        #: When last somebody ran whose time alone was measured.
+        self._seen_at = float("-inf")
         #: Mean of the shares that were learned: the first guess for a newcomer.
         self._typical: float | None = None
 
@@ -51,11 +53,14 @@ class Pace:
             return session.share
         return 0.5 if self._typical is None else self._typical
 
-    def known(self, sessions: Sequence[Session]) -> bool:
-        """Whether enough is known to foretell: nothing is before the first iteration on the device was seen alone."""
-        if self._typical is not None:
-            return True
-        return all(session.share is not None or session.alone_s is not None for session in sessions)
+    def known(self, sessions: Sequence[Session], now: float) -> bool:
+        """Whether enough is known to foretell what one more beside these sessions does."""
+        longest = 0.0
+        for session in sessions:
+            if session.alone_seen:
+                return True
+            longest = max(longest, session.alone_s or 0.0)
+        return now - self._seen_at <= max(self._config.stale_s, self._config.stale_iterations * longest)
 
     def slowdown(self, now: float) -> float:
         """Measured total by foretold total, fading to 1."""
@@ -70,7 +75,7 @@ class Pace:
         if count <= 1:
             return float(count)
         wanted = sum(shares)
-        return count * (1.0 if wanted <= 1.0 else 1.0 / wanted) * self.slowdown(now)
+        return count / max(wanted, 1.0) * self.slowdown(now)
 
     def learn(
         self, session: Session, others: Sequence[Session], iteration_s: float, busy: float | None, now: float
@@ -78,15 +83,17 @@ class Pace:
         """Take in one measurement: `others` ran beside it all the time. True if it could change what pays."""
         share_before, alone_before = session.share, session.alone_s
         if not others:
-            session.alone_s = blend(session.alone_s, iteration_s)
+            session.alone_s = blend(session.alone_s if session.alone_seen else None, iteration_s)
+            session.alone_seen = True
+            self._seen_at = now
             if busy is not None:
                 self._learn_share(session, busy)
                 session.share_alone = True
         else:
             session.beside_s = iteration_s
+            session.beside_count = len(others) + 1
             self._learn_beside(session, others, iteration_s, busy, now)
-            if session.alone_s is not None:
-                self._learn_total(session, others, busy is not None, now)
+            self._learn_total(session, others, busy is not None, now)
         if (share_before is None) != (session.share is None) or (alone_before is None) != (session.alone_s is None):
             return True
         if share_before is not None and session.share is not None and abs(session.share - share_before) > 0.01:
@@ -100,14 +107,9 @@ class Pace:
     def _learn_beside(
         self, session: Session, others: Sequence[Session], iteration_s: float, busy: float | None, now: float
     ) -> None:
-        if session.alone_s is None:
-            speeds = [other.alone_s / other.beside_s for other in others if other.alone_s and other.beside_s]
-            if speeds:
-                session.alone_s = iteration_s * min(sum(speeds) / len(speeds), 1.0)
-        if session.alone_s is None:
-            # Nobody here ever ran alone: as fast as the shares foretell.
-            wanted = sum(self.share(one) for one in (session, *others))
-            session.alone_s = iteration_s if wanted <= 1.0 else iteration_s / wanted
+        if not session.alone_seen:
+            session.alone_s = blend(session.alone_s, iteration_s * self._speed_beside(session, others, now))
+        assert session.alone_s is not None, "seen or reckoned"
         if session.share_alone:
             return
         if busy is not None:
@@ -120,19 +122,37 @@ class Pace:
         elif session.share is None or session.share > each:
             session.share = each
 
+    def _speed_beside(self, session: Session, others: Sequence[Session], now: float) -> float:
+        """How fast a session goes that never ran alone: like its neighbours that did, else as the shares foretell."""
+        count = len(others) + 1
+        speeds = [
+            min(other.alone_s / other.beside_s, 1.0)
+            for other in others
+            if other.alone_seen and other.alone_s and other.beside_s and other.beside_count == count
+        ]
+        if speeds:
+            return sum(speeds) / len(speeds)
+        typical = 0.5 if self._typical is None else self._typical
+        wanted = typical + sum(self.share(other) for other in others)
+        return self.slowdown(now) / max(wanted, 1.0)
+
     def _learn_total(self, session: Session, others: Sequence[Session], busy_known: bool, now: float) -> None:
-        """Correct the foretelling; without busy times the shares hold the slow-down already."""
-        if not busy_known:
-            return
+        """Correct the foretelling, from sets of which one at least was seen alone."""
         total = 0.0
         shares = []
+        seen = False
         for one in (session, *others):
-            if not one.alone_s or not one.beside_s or one.share is None:
+            if not one.alone_s or not one.beside_s or one.share is None or one.beside_count != len(others) + 1:
                 return
+            seen = seen or one.alone_seen
             total += min(one.alone_s / one.beside_s, 1.0)
             shares.append(one.share)
+        if not seen:
+            return
+        self._seen_at = now
+        if not busy_known:
+            return  # the shares, learned from the slow-down, hold all of it already
         wanted = sum(shares)
-        foretold = len(shares) * (1.0 if wanted <= 1.0 else 1.0 / wanted)
-        measured = min(total / foretold, 1.0)
-        self._slowdown = blend(self.slowdown(now), measured)
+        foretold = len(shares) / max(wanted, 1.0)
+        self._slowdown = blend(self.slowdown(now), min(total / foretold, 1.0))
         self._slowdown_at = now

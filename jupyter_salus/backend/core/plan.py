@@ -36,15 +36,12 @@ def advance(state: State, device: Device, now: float) -> None:
     """Bring the device to where it should be."""
     growth.serve(state, device, now)
     _forgive(state, device, now)
-    if not len(device.waiting) and not device.holders:
-        return
-    before = len(device.holders)
-    chosen = _choose(state, device, now)
-    _act(state, device, chosen, now)
-    if growth.resolve_deadlock(state, device, now):
+    if len(device.waiting) or device.holders:
         _act(state, device, _choose(state, device, now), now)
-    if len(device.holders) != before:
-        device.parallel_since = now
+        if growth.resolve_deadlock(state, device, now):
+            _act(state, device, _choose(state, device, now), now)
+    if len(device.holders) != device.parallel:
+        device.parallel, device.parallel_since = len(device.holders), now
 
 
 def _forgive(state: State, device: Device, now: float) -> None:
@@ -144,7 +141,7 @@ def _pays(state: State, chosen: list[Session], session: Session, now: float) -> 
         return True
     device = session.device
     pace = device.pace
-    if not pace.known(chosen):
+    if not pace.known(chosen, now):
         return False
     shares = [pace.share(one) for one in chosen]
     alone = pace.total(shares, now)

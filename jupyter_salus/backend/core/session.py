@@ -110,6 +110,9 @@ class Session:
     #: Seconds of an iteration alone and beside others; None: not seen yet.
     alone_s: float | None = None
     beside_s: float | None = None
+    #: The first was measured, not reckoned from a neighbour's slow-down; how many ran when the second was.
+    alone_seen: bool = False
+    beside_count: int = 0
     #: Share of the device that it uses alone; None: not known.
     share: float | None = None
     #: It was measured while the session ran alone, so what happens beside others says nothing new about it.
@@ -149,6 +152,7 @@ class Session:
         self.peak_persistent_bytes = self.persistent_bytes
         self.peak_ephemeral_bytes = self.ephemeral_bytes
         self.alone_s = profile.iteration_s
+        self.alone_seen = profile.iteration_s is not None
         self.share = profile.device_share
 
     @property
