@@ -140,7 +140,7 @@ class Feed:
             try:
                 await peer.subscribe(self._hear)
                 self._peer = peer
-                self._problem = gone(address.path, await peer.closed)
+                self._problem = gone(address.path, await asyncio.shield(peer.closed))
             except SalusError as error:
                 self._problem = error
                 failures = len(PAUSES_S)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from jupyter_salus.manager.link import close_links
+from tests.manager.kernels import Kernels
 from tests.manager.running import Backend, JupyterServer
 
 
@@ -32,9 +33,19 @@ def backend(module_tmp: Path, isolated_run: Path) -> Iterator[Backend]:
 @pytest.fixture(scope="module")
 def server(module_tmp: Path, backend: Backend) -> Iterator[JupyterServer]:
     """The module's server, at the module's backend."""
-    made = JupyterServer(module_tmp, variables={"JUPYTER_SALUS_SOCKET": backend.socket}).wait()
+    # Dead kernels are seen sooner than after 3 s, and those that don't listen are killed sooner than after 5 s.
+    arguments = ["--KernelRestarter.time_to_dead=0.3", "--KernelManager.shutdown_wait_time=2"]
+    made = JupyterServer(module_tmp, arguments, {"JUPYTER_SALUS_SOCKET": backend.socket}).wait()
     yield made
     made.stop()
+
+
+@pytest.fixture
+async def kernels(short_tmp: Path) -> AsyncIterator[Kernels]:
+    """Managers in this process."""
+    made = Kernels(short_tmp)
+    yield made
+    await made.end()
 
 
 @pytest.fixture(autouse=True)

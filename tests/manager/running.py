@@ -23,6 +23,14 @@ from jupyter_salus.protocol.client import Client
 #: What anything may take on a loaded machine, in seconds. A test that runs into it has failed, whatever the load.
 PATIENCE_S = 60.0
 
+#: A cell that uses the device and then computes for minutes without a boundary: whoever else wants a turn waits.
+HOLD = (
+    "import hashlib\nfor i in range(2_000_000): i * i\nprint('holds', flush=True)\n"
+    "hashlib.pbkdf2_hmac('sha256', b'p', b's', 1_000_000_000)"
+)
+#: A cell that asks for a turn at its first boundary after 20 ms.
+WANT = "for i in range(50_000_000): i * i"
+
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
     """What `condition` returns, once it is true."""
@@ -108,14 +116,27 @@ class Backend:
         return next((row for row in self.state()["sessions"] if row["id"] == id), None)
 
     def managed(self, id: str, incarnation: int = 1) -> dict[str, Any]:
-        """The row of a session once its guest of this incarnation, or a later one, has said hello."""
+        """The row of a session once its guest of this incarnation, or a later one, has said hello.
+
+        Bytes are counted from then on: an announced or unmanaged kernel has none.
+        """
 
         def connected() -> dict[str, Any] | None:
             row = self.session(id)
-            there = row is not None and row["managed"] and row["incarnation"] >= incarnation and row.get("memory_mode")
+            there = row is not None and row["incarnation"] >= incarnation and row["persistent_bytes"] > 0
             return row if there else None
 
-        return wait_for(connected, f"the guest of session {id}")
+        found: dict[str, Any] = wait_for(connected, f"the guest of session {id}")
+        return found
+
+    def unmanaged(self, id: str) -> str:
+        """Why a session isn't managed, once the backend knows."""
+
+        def told() -> str | None:
+            row = self.session(id)
+            return row["unmanaged_reason"] if row is not None else None
+
+        return str(wait_for(told, f"the reason why session {id} isn't managed"))
 
     def without(self, id: str) -> None:
         """Returns once the backend has no such session."""
@@ -232,6 +253,11 @@ class JupyterServer:
         self.runtime = directory / "runtime"
         for made in (self.root, self.runtime, directory / "config"):
             made.mkdir(exist_ok=True)
+        # Nothing but our extension: it is what is tested, and the others take time to load.
+        others = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
+        extensions = {"jupyter_salus": True, **dict.fromkeys(others, False)}
+        settings = {"ServerApp": {"jpserver_extensions": extensions}}
+        (directory / "config" / "jupyter_server_config.json").write_text(json.dumps(settings))
         if config is not None:
             (directory / "config" / "jupyter_server_config.py").write_text(config)
         self.token = uuid.uuid4().hex
@@ -250,8 +276,7 @@ class JupyterServer:
                 environ[name] = value
         command = [sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", f"--port={_free_port()}"]
         command += [f"--ServerApp.root_dir={self.root}", f"--ServerApp.base_url={base_url}"]
-        # Nothing but our extension: it is what is tested, and the others take time to load.
-        command += [f"--IdentityProvider.token={self.token}", "--ServerApp.jpserver_extensions=jupyter_salus=True"]
+        command.append(f"--IdentityProvider.token={self.token}")
         if manager is not None:
             command.append(f"--ServerApp.kernel_manager_class={manager}")
         with self.log.open("wb") as log:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
@@ -13,55 +11,8 @@ from traitlets.config import Config
 
 from jupyter_salus.manager import Manager
 from jupyter_salus.manager.injection import BOOT_DIRECTORY, EXTENSION_ARGUMENT
+from tests.manager.kernels import Kernels
 from tests.manager.running import PATIENCE_S, JupyterServer, command_line, environment, wait_for
-
-
-class Kernels:
-    """Managers of this process, and the kernels that they started."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._made: list[Manager] = []
-
-    def manager(self, **settings: Any) -> Manager:
-        # An address that nobody serves, and that no Manager may serve: one of the user's own would be started.
-        settings.setdefault("salus_socket", str(self._directory / "nobody.sock"))
-        made = Manager(
-            kernel_spec_manager=KernelSpecManager(),
-            connection_dir=str(self._directory),
-            root_dir=str(self._directory),
-            log=logging.getLogger("jupyter_salus.tests"),
-            config=Config(Manager=settings),
-        )
-        self._made.append(made)
-        return made
-
-    async def run(self, manager: Manager, kernel_id: str, code: str) -> str:
-        """The text of an expression's value."""
-        client = manager.get_kernel(kernel_id).client()
-        client.start_channels()
-        try:
-            await client.wait_for_ready(timeout=PATIENCE_S)
-            reply = await client.execute_interactive(
-                "", user_expressions={"value": code}, timeout=PATIENCE_S, output_hook=lambda _: None
-            )
-            return str(reply["content"]["user_expressions"]["value"]["data"]["text/plain"])
-        finally:
-            client.stop_channels()
-
-    def pid(self, manager: Manager, kernel_id: str) -> int:
-        return int(manager.get_kernel(kernel_id).provisioner.pid)
-
-    async def end(self) -> None:
-        for manager in self._made:
-            await manager.shutdown_all(now=True)
-
-
-@pytest.fixture
-async def kernels(short_tmp: Path) -> AsyncIterator[Kernels]:
-    made = Kernels(short_tmp)
-    yield made
-    await made.end()
 
 
 async def test_a_kernel_starts_without_a_backend_and_the_log_says_so_once(

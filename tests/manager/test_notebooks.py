@@ -1,0 +1,88 @@
+"""Kernels without a server: nbclient by the provisioner, and by the class that the command line's `run` uses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from jupyter_salus.manager import NotebookKernelManager
+from tests.manager.running import PATIENCE_S, Backend
+
+#: Asks the backend, from within the kernel, what it knows of it.
+ASK = """
+import json, os
+from jupyter_salus.protocol.client import Client
+with Client(os.environ["JUPYTER_SALUS_SOCKET"]) as client:
+    rows = client.ask("state")["sessions"]
+print(json.dumps([row for row in rows if row["id"] == os.environ["JUPYTER_SALUS_SESSION"]]))
+"""
+
+
+def _notebook(*cells: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+
+
+def _printed(notebook: nbformat.NotebookNode) -> str:
+    return "".join(output["text"] for output in notebook.cells[-1].outputs if output["output_type"] == "stream")
+
+
+async def test_a_notebook_run_by_our_class_is_a_session_with_its_name(backend: Backend):
+    manager = NotebookKernelManager(
+        kernel_name="python3",
+        salus_socket=backend.socket,
+        salus_name="train.ipynb",
+        salus_path="a/train.ipynb",
+        salus_priority="low",
+    )
+    client = NotebookClient(_notebook("1 + 1", ASK), km=manager, timeout=PATIENCE_S)
+    (row,) = json.loads(_printed(await client.async_execute(cleanup_kc=True)))
+    assert (row["name"], row["path"], row["priority"]) == ("train.ipynb", "a/train.ipynb", "low")
+    assert row["managed"] and row["persistent_bytes"] > 0
+    backend.without(row["id"])
+
+
+async def test_a_notebook_that_fails_leaves_no_session(backend: Backend):
+    manager = NotebookKernelManager(kernel_name="python3", salus_socket=backend.socket)
+    client = NotebookClient(_notebook("raise ValueError('mine')"), km=manager, timeout=PATIENCE_S)
+    with pytest.raises(CellExecutionError, match="mine"):
+        await client.async_execute(cleanup_kc=True)
+    backend.without(str(manager.kernel_id))
+
+
+def test_nbconvert_runs_governed_by_the_provisioner_and_names_itself(backend: Backend, short_tmp: Path):
+    path = short_tmp / "train.ipynb"
+    nbformat.write(_notebook("1 + 1", ASK), path)
+    command = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute", "--output", "out.ipynb"]
+    environ = {
+        **os.environ,
+        "JUPYTER_SALUS_SOCKET": backend.socket,
+        "JUPYTER_DEFAULT_PROVISIONER_NAME": "salus-provisioner",
+    }
+    done = subprocess.run([*command, str(path)], env=environ, capture_output=True, text=True, timeout=2 * PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(_printed(nbformat.read(short_tmp / "out.ipynb", as_version=4)))
+    assert row["managed"] and row["persistent_bytes"] > 0
+    assert "nbconvert" in row["name"]
+    backend.without(row["id"])
+
+
+def test_nbconvert_runs_without_a_backend(short_tmp: Path):
+    path = short_tmp / "train.ipynb"
+    nbformat.write(_notebook("print(1 + 1)"), path)
+    command = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute", "--output", "out.ipynb"]
+    environ = {
+        **os.environ,
+        "JUPYTER_SALUS_SOCKET": str(short_tmp / "nobody.sock"),
+        "JUPYTER_DEFAULT_PROVISIONER_NAME": "salus-provisioner",
+    }
+    done = subprocess.run([*command, str(path)], env=environ, capture_output=True, text=True, timeout=2 * PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert _printed(nbformat.read(short_tmp / "out.ipynb", as_version=4)) == "2\n"

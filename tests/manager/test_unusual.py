@@ -1,0 +1,128 @@
+"""Servers that are set up in other ways: settings of the base class, ipc, pending kernels, an odd base URL, two at once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tornado import web
+
+from jupyter_salus.manager.injection import EXTENSION_ARGUMENT
+from tests.manager.kernels import Kernels
+from tests.manager.running import HOLD, WANT, Backend, JupyterServer, Talk, command_line, wait_for
+
+CONFIG = """
+c.MappingKernelManager.cull_idle_timeout = 12345
+c.MappingKernelManager.allowed_message_types = []
+c.AsyncMultiKernelManager.use_pending_kernels = True
+c.KernelManager.transport = "ipc"
+c.KernelManager.shutdown_wait_time = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def unusual(module_tmp: Path, backend: Backend) -> Iterator[JupyterServer]:
+    """ipc, pending kernels, an escaped base URL, and the provisioner as everybody's default."""
+    directory = module_tmp / "u"
+    directory.mkdir()
+    variables = {"JUPYTER_SALUS_SOCKET": backend.socket, "JUPYTER_DEFAULT_PROVISIONER_NAME": "salus-provisioner"}
+    made = JupyterServer(directory, variables=variables, base_url="/a%40b/", config=CONFIG).wait()
+    yield made
+    made.stop()
+
+
+def test_pending_kernels_over_ipc_below_an_escaped_base_url_are_sessions(unusual: JupyterServer, backend: Backend):
+    kernel_id = unusual.start_kernel()
+    row = backend.managed(kernel_id)
+    assert row["incarnation"] == 1, "manager and provisioner announce once"
+    pid = unusual.pid_of(kernel_id)
+    assert command_line(pid).count(EXTENSION_ARGUMENT) == 1, "and inject once"
+    connection = (unusual.runtime / f"kernel-{kernel_id}.json").read_text()
+    assert '"transport": "ipc"' in connection
+    with Talk(unusual, kernel_id) as talk:
+        assert talk.run("print(1 + 1)")["stdout"] == "2\n"
+    assert unusual.request("GET", f"salus/api/sessions/{kernel_id}").json()["here"]
+    assert unusual.request("POST", f"api/kernels/{kernel_id}/restart").ok
+    assert backend.managed(kernel_id, incarnation=2)["incarnation"] == 2
+    unusual.shut_down(kernel_id)
+    backend.without(kernel_id)
+    assert "12345" in unusual.log.read_text(), "the base class's cull setting is in force"
+
+
+def test_an_interrupt_of_a_pending_kernel_is_no_error_of_the_servers(unusual: JupyterServer, backend: Backend):
+    kernel_id = unusual.start_kernel()
+    answer = unusual.request("POST", f"api/kernels/{kernel_id}/interrupt")
+    assert answer.status_code in (204, 409), answer.text
+    backend.managed(kernel_id)
+    with Talk(unusual, kernel_id) as talk:
+        talk.run("1 + 1")
+        assert talk.run("print(1 + 1)")["stdout"] == "2\n"
+    unusual.shut_down(kernel_id)
+    backend.without(kernel_id)
+
+
+async def test_a_kernel_that_is_not_ready_cannot_be_interrupted_and_says_so(kernels: Kernels, backend: Backend):
+    manager = kernels.manager(salus_socket=backend.socket, use_pending_kernels=True)
+    kernel_id = await manager.start_kernel()
+    with pytest.raises(web.HTTPError) as refused:
+        manager.interrupt_kernel(kernel_id)
+    assert refused.value.status_code == 409
+    await manager.get_kernel(kernel_id).ready
+
+
+async def test_a_kernel_whose_cell_waits_is_not_culled(kernels: Kernels, backend: Backend):
+    from datetime import timedelta
+
+    from jupyter_server._tz import utcnow
+
+    manager = kernels.manager(
+        salus_socket=backend.socket, cull_busy=True, cull_connected=True, cull_idle_timeout=60, cull_interval=3600
+    )
+    holder, waiter, idle = [await manager.start_kernel() for _ in range(3)]
+    clients = {}
+    for kernel_id in (holder, waiter, idle):
+        clients[kernel_id] = client = manager.get_kernel(kernel_id).client()
+        client.start_channels()
+        await client.wait_for_ready(timeout=60)
+    clients[holder].execute(HOLD)
+    wait_for(lambda: (backend.session(holder) or {}).get("state") == "running", "the holder's turn")
+    clients[waiter].execute(WANT)
+    wait_for(lambda: (backend.session(waiter) or {}).get("state") == "waiting", "the other one to wait")
+    long_ago = utcnow() - timedelta(hours=1)
+    for kernel_id in (waiter, idle):
+        manager.get_kernel(kernel_id).last_activity = long_ago
+        await manager.cull_kernel_if_idle(kernel_id)
+    for client in clients.values():
+        client.stop_channels()
+    assert waiter in manager and manager.get_kernel(waiter).last_activity > long_ago, "its wait is activity"
+    assert idle not in manager
+    backend.without(idle)
+
+
+def test_two_servers_of_one_user_share_a_backend(unusual: JupyterServer, server: JupyterServer, backend: Backend):
+    mine, theirs = server.start_kernel(), unusual.start_kernel()
+    backend.managed(mine), backend.managed(theirs)
+
+    def here(asked: JupyterServer) -> set[str] | None:
+        rows = asked.request("GET", "salus/api/sessions").json()["sessions"]
+        return {row["id"] for row in rows if row["here"]} if {mine, theirs} <= {row["id"] for row in rows} else None
+
+    assert wait_for(lambda: here(server), "both sessions") == {mine}
+    assert wait_for(lambda: here(unusual), "both sessions") == {theirs}
+    server.shut_down(mine)
+    unusual.shut_down(theirs)
+    backend.without(mine), backend.without(theirs)
+
+
+def test_nothing_is_written_beside_the_package(unusual: JupyterServer):
+    """Packages may be read-only; the connection and its logs live in run and state directories."""
+    package = Path(__file__).parent.parent.parent / "jupyter_salus"
+    sockets = [path for path in package.rglob("*") if "node_modules" not in path.parts and _is_socket(path)]
+    assert sockets == []
+
+
+def _is_socket(path: Path) -> bool:
+    return stat.S_ISSOCK(os.lstat(path).st_mode)
