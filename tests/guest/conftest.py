@@ -98,3 +98,12 @@ def governed(shared_kernel: Governed) -> Governed:
     shared_kernel.backend.forget()
     shared_kernel.backend.generous = False
     return shared_kernel
+
+
+@pytest.fixture(scope="module")
+def plain(isolated_run: Path) -> Iterator[Kernel]:
+    """A kernel without a guest, to compare with."""
+    made = Kernel(None)
+    made.run("import os, sys, time, threading, signal, asyncio\nx = 0")
+    yield made
+    made.close()

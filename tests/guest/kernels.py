@@ -44,7 +44,9 @@ class Kernel:
 
     def __init__(self, socket: Path | None, python: str = sys.executable, session: str = "s1", **environ: str) -> None:
         argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "COVERAGE_PROCESS_START")}
+        env = {
+            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "COVERAGE_PROCESS_START")
+        }
         env.update(environ)
         if socket is not None:
             argv.append("--ext=_jupyter_salus_boot")

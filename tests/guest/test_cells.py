@@ -70,21 +70,23 @@ def test_the_kernels_do_execute_keeps_its_signature(governed: Governed) -> None:
 
 def test_the_public_package_finds_the_guest(governed: Governed) -> None:
     ran = governed.kernel.run(
-        "import jupyter_salus\njupyter_salus.boundary()\nprint(list(jupyter_salus.iterations([1, 2])), len(jupyter_salus.iterations([1])))"
+        "import jupyter_salus\njupyter_salus.boundary()\n"
+        "print(list(jupyter_salus.iterations([1, 2])), len(jupyter_salus.iterations([1])))"
     )
     assert ran.text == "[1, 2] 1\n"
 
 
 def test_a_forked_child_keeps_no_copy_of_the_connection(governed: Governed) -> None:
     ran = governed.kernel.run(
-        "sockets = lambda: sorted(os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')"
-        " if os.path.exists(f'/proc/self/fd/{n}') or True and os.path.islink(f'/proc/self/fd/{n}'))\n"
+        "def links():\n"
+        "    here = '/proc/self/fd/'\n"
+        "    return [os.readlink(here + one) for one in os.listdir(here) if os.path.islink(here + one)]\n"
         "ours = sys.modules['_jupyter_salus.guest'].running().link._socket\n"
         "name = os.readlink(f'/proc/self/fd/{ours.fileno()}')\n"
         "read, write = os.pipe()\n"
         "pid = os.fork()\n"
         "if pid == 0:\n"
-        "    found = [os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if os.path.islink(f'/proc/self/fd/{n}')]\n"
+        "    found = links()\n"
         "    total = 0\n"
         "    for i in range(300000): total += i\n"
         "    os.write(write, str((name in found, total)).encode())\n"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from jupyter_salus.protocol.messages import CellFinished, TurnWanted, TurnWithdrawn
 from tests.guest.conftest import Governed
@@ -13,15 +11,6 @@ from tests.guest.kernels import Kernel
 
 #: Computes on one line until it is stopped from outside.
 ENDLESS = "while True: x += 1"
-
-
-@pytest.fixture(scope="module")
-def plain(isolated_run) -> Iterator[Kernel]:
-    """A kernel without a guest, to compare with."""
-    made = Kernel(None)
-    made.run("import os, sys, time, threading, signal, asyncio\nx = 0")
-    yield made
-    made.close()
 
 
 def shown(ran) -> str:
@@ -100,7 +89,9 @@ def test_a_users_sigint_handler_is_kept_and_called(governed: Governed) -> None:
     assert governed.kernel.collect(request).text == "[(2, '<module>')] True\n"
 
 
-def test_what_a_users_own_handler_raises_in_a_wait_is_shown_as_in_a_plain_kernel(governed: Governed, plain: Kernel) -> None:
+def test_what_a_users_own_handler_raises_in_a_wait_is_shown_as_in_a_plain_kernel(
+    governed: Governed, plain: Kernel
+) -> None:
     code = (
         "def late(number, frame): raise TimeoutError('too late')\n"
         "signal.signal(signal.SIGALRM, late)\n"

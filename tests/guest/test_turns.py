@@ -85,7 +85,8 @@ def test_a_revocation_of_another_epoch_changes_nothing(governed: Governed) -> No
 
 def test_a_cell_at_a_prompt_gives_a_revoked_turn_back(governed: Governed) -> None:
     request = governed.kernel.submit(
-        "end = time.thread_time() + 0.3\nwhile time.thread_time() < end: x += 1\nprint(input('name? '))", allow_stdin=True
+        "end = time.thread_time() + 0.3\nwhile time.thread_time() < end: x += 1\nprint(input('name? '))",
+        allow_stdin=True,
     )
     governed.backend.grant(governed.backend.expect(TurnWanted).ticket)
     governed.kernel.client.get_stdin_msg(timeout=60)
@@ -113,7 +114,9 @@ def test_a_thread_that_outlives_its_cell_asks_in_the_background(governed: Govern
     governed.kernel.run("thread.join()")
 
 
-def test_a_wait_ends_when_the_backend_goes_and_a_new_one_learns_the_truth(backend: ScriptedBackend, kernel: Kernel) -> None:
+def test_a_wait_ends_when_the_backend_goes_and_a_new_one_learns_the_truth(
+    backend: ScriptedBackend, kernel: Kernel
+) -> None:
     backend.generous = False
     flag = backend.path.parent / "flag"
     request = kernel.submit(f"import os\nx = 0\nwhile not os.path.exists({str(flag)!r}):\n    x += 1\nprint('ended')")

@@ -26,7 +26,6 @@ _BETWEEN_TIMINGS = {("timeit.py", "repeat"), ("timeit.py", "autorange"), ("execu
 _NO_FILES = (
     "<frozen",
     "<string>",
-    "<magic-timeit>",
     "<timeit-src>",
     "<__array_function__",
     "<decorator-gen",
@@ -54,7 +53,7 @@ class Owner:
     def _is_users_file(self, name: str, code: CodeType) -> bool:
         if is_ours(code) or name.startswith(_NO_FILES):
             return False
-        if "ipykernel_" in name or name.startswith("<ipython-input"):
+        if "ipykernel_" in name or name.startswith(("<ipython-input", "<magic-timeit>")):
             return True
         if name.startswith("<"):
             return False

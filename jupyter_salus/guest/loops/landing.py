@@ -7,13 +7,18 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING, Optional
 
+from ..meter import importing
+
 if TYPE_CHECKING:
     from ..session import Session
 
+#: A stack deeper than this isn't searched further.
+_DEEP = 400
 #: Room on the stack that the guest's own calls need, in frames. Nearer to the limit a boundary is passed by.
 ROOM = 40
 #: How long a measured loop (`%timeit`, `%prun`) may compute without a turn before it is asked for all the same, in seconds.
 PATIENCE_S = 10.0
+_TIMED = ("<magic-timeit>", "<timeit-src>")
 _PROFILERS = ("cProfile.py", "profile.py", "line_profiler.py")
 
 
@@ -23,19 +28,30 @@ def may_wait(frame: Optional[FrameType], session: Session) -> bool:
     Not while it imports, not within `ROOM` of the recursion limit, and inside `%timeit` and `%prun` only once the
     revocation's deadline has passed, since the wait would be measured.
     """
-    limit = sys.getrecursionlimit() - ROOM
-    depth, measured = 0, False
-    while frame is not None:
-        depth += 1
-        name = frame.f_code.co_filename
-        if name == "<frozen importlib._bootstrap>":
-            return False
-        if name in ("<magic-timeit>", "<timeit-src>") or name.endswith(_PROFILERS):
-            measured = True
-        frame = frame.f_back
-    if depth > limit:
+    if importing(frame) or not has_room(frame):
         return False
-    return not measured or _out_of_patience(session)
+    return not is_measured(frame) or _out_of_patience(session)
+
+
+def has_room(frame: Optional[FrameType]) -> bool:
+    """Whether the guest's own calls fit on the stack above this frame."""
+    left = sys.getrecursionlimit() - ROOM
+    while frame is not None and left > 0:
+        left -= 1
+        frame = frame.f_back
+    return left > 0
+
+
+def is_measured(frame: Optional[FrameType]) -> bool:
+    """Whether the time that passes at this frame is measured by `%timeit` or a profiler."""
+    for _ in range(_DEEP):
+        if frame is None:
+            return False
+        name = frame.f_code.co_filename
+        if name in _TIMED or name.endswith(_PROFILERS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _out_of_patience(session: Session) -> bool:

@@ -11,9 +11,10 @@ import sys
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Optional
 
+from ..meter import frame_of
 from ..trace import is_users, without_ours
 from .code import Owner
-from .landing import may_wait
+from .landing import has_room, may_wait
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -37,7 +38,10 @@ class MonitoredLoops:
         return wanted_s
 
     def arm(self) -> None:
-        """Have back-edges call."""
+        """Have back-edges call; not while a cell's stack is so full that even the call would be too much."""
+        if not all(has_room(frame_of(cell.thread)) for cell in list(self._session.cells.open.values())):
+            self.disarm()
+            return
         monitoring = self._monitoring
         if self._tool is not None:
             if monitoring.get_tool(self._tool) == _NAME:
@@ -80,9 +84,11 @@ class MonitoredLoops:
             frame = sys._getframe(1)
             if may_wait(frame, self._session):
                 self._session.boundary(landing=True)
+        except RecursionError:
+            return None  # too near to the limit to look whose it is
         except BaseException as error:
             if not is_users(error):
-                return None  # the stack's or the memory's limit, within our own frames
+                return None
             error.__traceback__ = without_ours(error.__traceback__)
             raise
         return None

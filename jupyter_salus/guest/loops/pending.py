@@ -18,10 +18,11 @@ import threading
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
+from ..meter import frame_of
 from ..trace import is_ours, is_users, without_ours
 from .backedge import at_backedge
 from .code import Owner
-from .landing import may_wait
+from .landing import has_room, is_measured, may_wait
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -38,6 +39,7 @@ class PendingLoops:
         self._session = session
         self._owner = Owner()
         self._armed = False
+        self._main = threading.main_thread().ident or 0
         self._left = 0
         self._place: Optional[Tuple[int, int]] = None
         self._signal = _free_signal() if _CAN_MARK else None
@@ -55,6 +57,8 @@ class PendingLoops:
 
     def arm(self) -> None:
         """Begin a burst of landings."""
+        if not has_room(frame_of(self._main)):
+            return
         self._armed = True
         self._left = BURST
         self._mark()
@@ -94,6 +98,8 @@ class PendingLoops:
                 self._mark()
             else:
                 self._place = None
+        except RecursionError:
+            self._place = None
         except BaseException as error:
             if is_users(error):
                 self._session.redo.raise_in(threading.get_ident(), type(error))
@@ -103,6 +109,8 @@ class PendingLoops:
         again = False
         try:
             again = self._land(frame)
+        except RecursionError:
+            return  # too near to the limit to look whose it is
         except BaseException as error:
             if is_users(error):
                 error.__traceback__ = without_ours(error.__traceback__)
@@ -121,7 +129,8 @@ class PendingLoops:
                 self._session.boundary(landing=True)
             return False
         self._left -= 1
-        return self._left > 0
+        # Where nothing may be waited for, or the stack is nearly full, a landing only costs.
+        return self._left > 0 and not is_measured(frame) and has_room(frame)
 
 
 class _Marks:
