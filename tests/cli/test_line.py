@@ -1,0 +1,67 @@
+"""The line itself: help, exit codes, one clear sentence for what can't be done, a fast start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from jupyter_salus.cli import main
+from jupyter_salus.cli.table import COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name, capsys):
+    assert main([name, "--help"]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_no_command_is_bad_usage_and_prints_the_help(capsys):
+    assert main([]) == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_bad_usage(capsys):
+    assert main(["stat"]) == 2
+    assert "stat" in capsys.readouterr().err
+
+
+def test_the_version_is_printed(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("jupyter_salus ")
+
+
+def test_without_a_backend_status_fails_with_the_way_to_start_one(capsys, short_tmp):
+    assert main(["status", "--socket", str(short_tmp / "none.sock")]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "jupyter salus backend" in said.err
+
+
+def test_an_error_is_an_object_where_json_was_asked_for(capsys, short_tmp):
+    assert main(["status", "--json", "--socket", str(short_tmp / "none.sock")]) == 1
+    assert json.loads(capsys.readouterr().out)["code"] == "backend_gone"
+
+
+def test_a_socket_path_that_is_too_long_is_bad_usage(capsys):
+    assert main(["status", "--socket", "/tmp/" + "x" * 200]) == 2
+    assert "107" in capsys.readouterr().err
+
+
+def test_help_imports_no_server_and_no_kernel_library():
+    code = (
+        "import sys; from jupyter_salus.cli import main; main(['--help']);"
+        "print([name for name in ('tornado', 'zmq', 'nbclient', 'jupyter_server', 'traitlets') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_script_is_jupyters_subcommand():
+    done = subprocess.run(
+        [sys.executable, "-m", "jupyter", "salus", "--version"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout.split()[0]) == (0, "jupyter_salus")

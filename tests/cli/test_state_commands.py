@@ -1,0 +1,123 @@
+"""`status`, `top`, `journal`, `policy` and the verbs, on a backend with a session in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from jupyter_salus.cli import main
+from jupyter_salus.protocol.client import Client
+from jupyter_salus.protocol.messages import Announce, Launched
+
+SESSION = "7f3d-session-of-a-notebook"
+OTHER = "7f99-session-of-another"
+
+
+@pytest.fixture
+def sessions(backend: str) -> Iterator[Client]:
+    """Two kernels as a server shows them that can't manage them: rows in the state, with names and paths."""
+    with Client(backend, role="server") as server:
+        for session, path in ((SESSION, "vision/train.ipynb"), (OTHER, "text/other.ipynb")):
+            name = path.rpartition("/")[2]
+            server.request(
+                Announce, session=session, token=session, incarnation=1, kernel_id=session, name=name, path=path
+            )
+            server.request(Launched, session=session, unmanaged="it is a test")
+        yield server
+
+
+def said(capsys: pytest.CaptureFixture[str], *line: str, code: int = 0) -> str:
+    """The output of a command that ends with `code`; its error output where it isn't 0."""
+    assert main(list(line)) == code
+    captured = capsys.readouterr()
+    return captured.err if code else captured.out
+
+
+def test_status_shows_device_and_sessions_with_reasons(sessions, capsys):
+    text = said(capsys, "status")
+    assert "Device host" in text
+    assert "train.ipynb" in text
+    assert "it is a test" in text
+
+
+def test_status_without_sessions_says_so(backend, capsys):
+    assert "No sessions." in said(capsys, "status")
+
+
+def test_status_json_is_the_state(sessions, capsys):
+    state = json.loads(said(capsys, "status", "--json"))
+    assert {row["id"] for row in state["sessions"]} == {SESSION, OTHER}
+
+
+def test_top_ends_after_the_count(sessions, capsys):
+    lines = said(capsys, "top", "--count", "2", "--interval", "0.1", "--json").splitlines()
+    assert [json.loads(line)["devices"][0]["id"] for line in lines] == ["host", "host"]
+
+
+@pytest.mark.parametrize(
+    "wanted", [SESSION, "7f3", "vision/train.ipynb", "train.ipynb", "/home/ada/vision/train.ipynb"]
+)
+def test_a_session_is_meant_by_id_beginning_or_notebook(sessions, capsys, wanted):
+    assert "high" in said(capsys, "priority", wanted, "high")
+    rows = {row["id"]: row for row in json.loads(said(capsys, "status", "--json"))["sessions"]}
+    assert (rows[SESSION]["priority"], rows[OTHER]["priority"]) == ("high", "normal")
+
+
+def test_a_beginning_that_fits_two_sessions_is_bad_usage_and_names_both(sessions, capsys):
+    text = said(capsys, "priority", "7f", "low", code=2)
+    assert "train.ipynb" in text
+    assert "other.ipynb" in text
+
+
+def test_an_unknown_session_fails_and_names_what_there_is(sessions, capsys):
+    assert "train.ipynb" in said(capsys, "yield", "nobody.ipynb", code=1)
+
+
+def test_pin_and_its_undoing(sessions, capsys):
+    def pinned() -> bool:
+        rows = json.loads(said(capsys, "status", "--json"))["sessions"]
+        return next(row["pinned"] for row in rows if row["id"] == SESSION)
+
+    said(capsys, "pin", "train.ipynb")
+    assert pinned()
+    said(capsys, "pin", "train.ipynb", "--off")
+    assert not pinned()
+
+
+def test_evict_on_a_device_that_moves_nothing_fails_with_the_reason(sessions, capsys):
+    assert said(capsys, "evict", "train.ipynb", code=1).startswith("jupyter salus: cannot")
+
+
+def test_an_unknown_priority_is_bad_usage(sessions, capsys):
+    assert "urgent" in said(capsys, "priority", "train.ipynb", "urgent", code=2)
+
+
+def test_policy_changes_the_only_device(backend, capsys):
+    said(capsys, "policy", "fifo")
+    assert json.loads(said(capsys, "status", "--json"))["devices"][0]["policy"] == "fifo"
+
+
+def test_policy_of_an_unknown_device_fails(backend, capsys):
+    assert "gpu7" in said(capsys, "policy", "fifo", "--device", "gpu7", code=1)
+
+
+def test_journal_tells_what_happened_in_words(sessions, capsys):
+    said(capsys, "policy", "fifo")
+    assert "policy fifo" in said(capsys, "journal", "--last", "1")
+    entries = json.loads(said(capsys, "journal", "--json"))["entries"]
+    assert "started" in entries[0]["text"]
+
+
+def test_doctor_finds_the_backend_and_the_packages(backend, capsys):
+    main(["doctor", "--json"])
+    found = {one["about"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["backend"]["level"] == "ok"
+    assert found["packages"]["level"] == "ok"
+    assert found["address"]["text"].startswith(backend)
+
+
+def test_doctor_calls_a_configured_address_that_nobody_serves_a_problem(capsys, short_tmp):
+    assert main(["doctor", "--socket", str(short_tmp / "none.sock")]) == 1
+    assert "PROBLEM" in capsys.readouterr().out
