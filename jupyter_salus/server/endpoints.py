@@ -32,7 +32,9 @@ async def get_session(handler: SalusHandler, id: str) -> None:
     """One session."""
     row = (await handler.feed.state()).session(id)
     if row is None:
-        raise UnknownSession(f"cannot find the session {id[:80]!r}", {"session": id[:80]})
+        # It may be so new that no event has told of it yet.
+        await _answer_session(handler, id)
+        return
     handler.answer(row)
 
 
@@ -110,4 +112,4 @@ async def _answer_session(handler: SalusHandler, id: str) -> None:
         if row["id"] == id:
             handler.answer(row)
             return
-    raise UnknownSession(f"cannot find the session {id[:80]!r}: it ended meanwhile", {"session": id[:80]})
+    raise UnknownSession(f"cannot find the session {id[:80]!r}", {"session": id[:80]})

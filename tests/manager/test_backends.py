@@ -30,9 +30,9 @@ def own_backend(short_tmp: Path) -> Iterator[Backend]:
 
 
 @pytest.fixture
-def own_link(short_tmp: Path) -> Iterator[Link]:
+def own_link(own_address: None) -> Iterator[Link]:
     """A link to the user's own address, which starts a backend; that is ended with the test."""
-    link = link_to(find({"JUPYTER_SALUS_RUN_DIR": str(short_tmp)}), LOG)
+    link = link_to(find(os.environ), LOG)
     yield link
     pid = link.backend_pid
     link.close()

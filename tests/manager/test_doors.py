@@ -125,7 +125,8 @@ def test_what_the_user_configured_for_ipython_is_kept(backend: Backend, short_tm
         backend.managed(kernel_id)
         with Talk(server, kernel_id) as talk:
             assert (
-                talk.run("print(mine, 'autoreload' in get_ipython().extension_manager.loaded)")["stdout"] == "42 True\n"
+                talk.run("print(mine, 'autoreload' in str(get_ipython().extension_manager.loaded))")["stdout"]
+                == "42 True\n"
             )
         server.shut_down(kernel_id)
     finally:
