@@ -14,11 +14,45 @@ from .session import Session
 from .transitions import Residency, Turn
 
 
+class Staying:
+    """Sums over the holders that go on as long as nothing changes, so that a plan needn't look at each of them."""
+
+    __slots__ = ("lane_bytes", "seen", "sessions", "share")
+
+    def __init__(self) -> None:
+        #: Each with what it counts for.
+        self.sessions: dict[Session, tuple[float, int, bool]] = {}
+        self.share = 0.0
+        self.lane_bytes = 0
+        #: How many of them were seen alone.
+        self.seen = 0
+
+    def __len__(self) -> int:
+        return len(self.sessions)
+
+    def add(self, session: Session, share: float) -> None:
+        """Count a holder, with its share and lane as they are now."""
+        counted = (share, session.lane_bytes, session.alone_seen)
+        self.sessions[session] = counted
+        self.share += share
+        self.lane_bytes += session.lane_bytes
+        self.seen += session.alone_seen
+
+    def discard(self, session: Session) -> None:
+        """Count it no more, if it was."""
+        counted = self.sessions.pop(session, None)
+        if counted is not None:
+            self.share = self.share - counted[0] if self.sessions else 0.0
+            self.lane_bytes -= counted[1]
+            self.seen -= counted[2]
+
+
 class Device:
     """One device."""
 
     __slots__ = (
         "absent",
+        "blocked",
         "going_bytes",
         "handover_s",
         "holders",
@@ -43,6 +77,9 @@ class Device:
         "ready",
         "retry_at",
         "side_by_side",
+        "stale",
+        "staying",
+        "unused",
         "virtual_s",
         "waiting",
     )
@@ -55,6 +92,8 @@ class Device:
         self.moves = moves
         self.side_by_side = side_by_side
         self.lanes: dict[str, Lane] = {}
+        #: Those of them in which nobody runs.
+        self.unused: dict[str, Lane] = {}
         self.lane_number = 0
         #: Sessions that hold a turn, oldest turn first.
         self.holders: list[Session] = []
@@ -69,6 +108,8 @@ class Device:
         self.idle = Order()
         #: Residents that want or hold a turn, by E.
         self.needs = Order()
+        #: Holders that wait for room, those that asked first first.
+        self.blocked: list[Session] = []
         #: Bytes of moves out and of peers that are gone: they come back by themselves.
         self.going_bytes = 0
         #: Sessions whose move is under way.
@@ -86,6 +127,10 @@ class Device:
         self.handover_s = 0.0
         #: The next look that is already set.
         self.retry_at = 0.0
+        #: Holders that nobody asked for their turn, together.
+        self.staying = Staying()
+        #: Something changed that holders inside their quantum must be held against.
+        self.stale = True
         #: A session runs though the device has too little, since nobody else can.
         self.over_capacity = False
         #: Sessions that grew past what the device has.
@@ -99,7 +144,7 @@ class Device:
     def new_lane(self) -> Lane:
         """A new, empty lane."""
         self.lane_number += 1
-        lane = Lane(self.lane_number, self.id, self.ledger)
+        lane = Lane(self.lane_number, self.id, self.ledger, self.unused)
         self.lanes[lane.id] = lane
         return lane
 
@@ -109,6 +154,7 @@ class Device:
         if lane is not None:
             lane.remove(session)
             if not len(lane):
+                lane.close()
                 del self.lanes[lane.id]
 
     def file(self, session: Session, key: tuple[float, ...]) -> None:
@@ -139,6 +185,22 @@ class Device:
                 self.needs.put(session, (float(session.ephemeral_bytes),))
             else:
                 self.needs.discard(session)
+
+    def block(self, session: Session) -> None:
+        """A holder waits for room from now on."""
+        self.staying.discard(session)
+        self.blocked.append(session)
+
+    def unblock(self, session: Session) -> None:
+        """A holder waits for room no more, if it did."""
+        if session in self.blocked:
+            self.blocked.remove(session)
+
+    def recount(self, session: Session) -> None:
+        """A holder's share or need changed."""
+        if session in self.staying.sessions:
+            self.staying.discard(session)
+            self.staying.add(session, self.pace.share(session))
 
     def forget(self, session: Session) -> None:
         """Take a session out of all orders."""

@@ -17,14 +17,10 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-def least_lanes(device: Device) -> int:
-    """Bytes that lanes can't do without now: what their holders need."""
-    return sum(holder.lane_bytes for holder in device.holders)
-
-
 def room_if_lanes_shrink(device: Device) -> int:
     """Free bytes if lanes kept only what their holders need."""
-    return device.ledger.free + device.ledger.lanes - least_lanes(device)
+    ledger = device.ledger
+    return ledger.free + ledger.lanes - ledger.least
 
 
 def fits(device: Device, session: Session) -> bool:
@@ -40,12 +36,14 @@ def shed(device: Device, wanted: int, keep: Lane | None = None) -> bool:
     ledger = device.ledger
     if ledger.free >= wanted:
         return True
-    for lane in reversed(list(device.lanes.values())):
-        if lane.holder is None and lane is not keep:
+    for lane in reversed(list(device.unused.values())):
+        if lane is not keep:
             for member in lane.members:
                 device.leave_lane(member)
             if ledger.free >= wanted:
                 return True
+    if ledger.lanes == ledger.least:
+        return False
     for lane in list(device.lanes.values()):
         if lane is keep:
             continue
@@ -88,9 +86,7 @@ def take_lane(device: Device, session: Session) -> Lane:
 def _unused(device: Device, need: int) -> Lane | None:
     """The smallest lane without a holder that is large enough, else the smallest without a holder."""
     best: Lane | None = None
-    for lane in device.lanes.values():
-        if lane.holder is not None:
-            continue
+    for lane in device.unused.values():
         if best is None:
             best = lane
             continue

@@ -39,6 +39,7 @@ def ask(state: State, session: Session, request: int, extra_bytes: int, now: flo
     session.growth = Growth(request, extra_bytes, now)
     if not _grow(state, session, now):
         session.to_turn(Turn.BLOCKED)
+        device.block(session)
         state.file(session, now)
 
 
@@ -48,26 +49,39 @@ def withdraw(state: State, session: Session, request: int, now: float) -> bool:
         return False
     session.growth = None
     if session.turn is Turn.BLOCKED:
-        session.to_turn(Turn.RUNNING)
-        state.file(session, now)
+        _go_on(state, session, now)
     return True
 
 
 def serve(state: State, device: Device, now: float) -> None:
     """Grant the requests that can be granted now, oldest first."""
-    waiting = [holder for holder in device.holders if holder.growth is not None]
-    waiting.sort(key=_since)
-    for session in waiting:
-        if _grow(state, session, now) and session.turn is Turn.BLOCKED:
-            session.to_turn(Turn.RUNNING)
-            state.file(session, now)
+    for session in list(device.blocked):
+        if _grow(state, session, now):
+            _go_on(state, session, now)
+
+
+def take_up(state: State, session: Session, now: float) -> None:
+    """A session that was stopped while it waited for room has a turn again: it goes on asking."""
+    if session.growth is not None:
+        session.to_turn(Turn.BLOCKED)
+        session.device.block(session)
+        state.file(session, now)
+
+
+def _go_on(state: State, session: Session, now: float) -> None:
+    """A holder waits for room no more."""
+    device = session.device
+    session.to_turn(Turn.RUNNING)
+    device.unblock(session)
+    device.staying.add(session, device.pace.share(session))
+    state.file(session, now)
 
 
 def resolve_deadlock(state: State, device: Device, now: float) -> bool:
     """If all holders wait for room and nothing is on its way, move one out whole or refuse; True: something changed."""
     if not device.holders or device.moving or device.going_bytes:
         return False
-    if any(holder.turn is not Turn.BLOCKED for holder in device.holders):
+    if len(device.blocked) < len(device.holders):
         return False
     movable = [holder for holder in device.holders if device.moves and state.can_go(holder, now)]
     if movable and len(device.holders) > 1:
@@ -98,6 +112,7 @@ def _grow(state: State, session: Session, now: float) -> bool:
         if not shed(device, total - lane.size, keep=lane):
             return False
         lane.resize(session, total)
+        device.recount(session)
     session.mapped_bytes = total
     session.growth = None
     state.outbox.append(GrantGrowth(session.id, growth.request))

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 class Lane:
     """One lane of one device. All changes of its size go through the ledger."""
 
-    __slots__ = ("_ledger", "_members", "device", "holder", "id", "number")
+    __slots__ = ("_ledger", "_members", "_unused", "device", "holder", "id", "number")
 
-    def __init__(self, number: int, device: str, ledger: Ledger) -> None:
+    def __init__(self, number: int, device: str, ledger: Ledger, unused: dict[str, Lane]) -> None:
         self.id = f"{device}/{number}"
         self.number = number
         self.device = device
         self.holder: Session | None = None
         self._ledger = ledger
+        #: The lanes of the device in which nobody runs, this one among them while that is so.
+        self._unused = unused
+        unused[self.id] = self
         #: (E, number of the session, session), so the last one is the largest.
         self._members: list[tuple[int, int, Session]] = []
 
@@ -81,6 +84,23 @@ class Lane:
         session.lane = None
         session.lane_bytes = 0
 
+    def hold(self, session: Session) -> None:
+        """A member runs in the lane from now on."""
+        self.holder = session
+        self._ledger.least += session.lane_bytes
+        del self._unused[self.id]
+
+    def let_go(self) -> None:
+        """Nobody runs in the lane any more."""
+        if self.holder is not None:
+            self._ledger.least -= self.holder.lane_bytes
+            self.holder = None
+            self._unused[self.id] = self
+
+    def close(self) -> None:
+        """The lane is no more; it has no members."""
+        del self._unused[self.id]
+
     def resize(self, session: Session, need: int, *, observed: bool = False) -> None:
         """A member needs more or less than before. `observed`: it has it already, whether or not there was room."""
         before = self.size
@@ -93,4 +113,6 @@ class Lane:
             self._ledger.take_lanes(after - before)
         del self._members[at]
         insort(self._members, (need, session.number, session))
+        if session is self.holder:
+            self._ledger.least += need - session.lane_bytes
         session.lane_bytes = need

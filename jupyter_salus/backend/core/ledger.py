@@ -15,13 +15,26 @@ from ...errors import LedgerOverdrawn
 class Ledger:
     """The bytes of one device, as sums. Who owns them stands with sessions and lanes; the invariants compare both."""
 
-    __slots__ = ("capacity", "device", "foreign", "held", "lanes", "limit", "overdrawn_to", "reserve", "stopped")
+    __slots__ = (
+        "capacity",
+        "device",
+        "foreign",
+        "held",
+        "lanes",
+        "least",
+        "limit",
+        "overdrawn_to",
+        "reserve",
+        "stopped",
+    )
 
     def __init__(self, device: str, capacity: int, foreign: int, reserve: int) -> None:
         self.device = device
         self.held = 0
         self.lanes = 0
         self.stopped = 0
+        #: What lanes can't do without now: the needs of their holders.
+        self.least = 0
         #: What was given when it was last overdrawn from outside; nothing of ours may go beyond.
         self.overdrawn_to = 0
         self.capacity = self.foreign = self.reserve = self.limit = 0

@@ -53,6 +53,7 @@ def _fit_lane(session: Session) -> None:
     need = session.need_bytes
     if session.holds:
         lane.resize(session, need, observed=True)
+        device.recount(session)
     elif need - lane.size <= device.ledger.free:
         lane.resize(session, need)
     else:

@@ -13,6 +13,7 @@ The ledger counts a session's bytes until `SessionEvicted`, and from `RestoreSes
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from .decisions import EvictSession, RestoreSession
@@ -28,7 +29,7 @@ LOOK = 64
 
 
 def find_victims(
-    state: State, session: Session, shortage: int, staying: list[Session], now: float
+    state: State, session: Session, shortage: int, staying: Collection[Session], now: float
 ) -> list[Session] | None:
     """Sessions whose bytes would make up for the shortage; None: there aren't enough.
 
@@ -43,7 +44,7 @@ def find_victims(
     if left <= 0:
         return _fewest(victims, -left)
     ledger = device.ledger
-    most = ledger.held + ledger.stopped - device.going_bytes - sum(one.held_bytes for one in staying)
+    most = ledger.held + ledger.stopped - device.going_bytes
     if session.silent or most < shortage:
         return None
     place = (state.key(session, now), session.number)

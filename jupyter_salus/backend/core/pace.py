@@ -27,6 +27,9 @@ WEIGHT = 0.3
 #: Below this sum of shares nobody slows anybody down, as far as can be measured.
 SATURATED = 0.97
 
+#: Changes below this aren't worth a new plan; hysteresis is larger.
+NOTICED = 0.005
+
 
 def blend(old: float | None, new: float) -> float:
     """A running mean."""
@@ -53,14 +56,10 @@ class Pace:
             return session.share
         return 0.5 if self._typical is None else self._typical
 
-    def known(self, sessions: Sequence[Session], now: float) -> bool:
-        """Whether enough is known to foretell what one more beside these sessions does."""
-        longest = 0.0
-        for session in sessions:
-            if session.alone_seen:
-                return True
-            longest = max(longest, session.alone_s or 0.0)
-        return now - self._seen_at <= max(self._config.stale_s, self._config.stale_iterations * longest)
+    def fresh(self, longest_s: float, now: float) -> bool:
+        """Whether what one more lane does can be foretold though none of those that run, with iterations of at most
+        `longest_s`, was seen alone."""
+        return now - self._seen_at <= max(self._config.stale_s, self._config.stale_iterations * longest_s)
 
     def slowdown(self, now: float) -> float:
         """Measured total by foretold total, fading to 1."""
@@ -69,19 +68,17 @@ class Pace:
         half_lives = (now - self._slowdown_at) / self._config.slowdown_half_life_s
         return 1.0 - (1.0 - self._slowdown) * float(0.5**half_lives)
 
-    def total(self, shares: Sequence[float], now: float) -> float:
-        """The total speed of sessions with these shares side by side."""
-        count = len(shares)
+    def total(self, count: int, wanted: float, now: float) -> float:
+        """The total speed of so many sessions side by side whose shares sum to `wanted`."""
         if count <= 1:
             return float(count)
-        wanted = sum(shares)
         return count / max(wanted, 1.0) * self.slowdown(now)
 
     def learn(
         self, session: Session, others: Sequence[Session], iteration_s: float, busy: float | None, now: float
     ) -> bool:
         """Take in one measurement: `others` ran beside it all the time. True if it could change what pays."""
-        share_before, alone_before = session.share, session.alone_s
+        before = (self.share(session), session.alone_seen, self.slowdown(now))
         if not others:
             session.alone_s = blend(session.alone_s if session.alone_seen else None, iteration_s)
             session.alone_seen = True
@@ -94,11 +91,11 @@ class Pace:
             session.beside_count = len(others) + 1
             self._learn_beside(session, others, iteration_s, busy, now)
             self._learn_total(session, others, busy is not None, now)
-        if (share_before is None) != (session.share is None) or (alone_before is None) != (session.alone_s is None):
-            return True
-        if share_before is not None and session.share is not None and abs(session.share - share_before) > 0.01:
-            return True
-        return bool(others)
+        return (
+            before[1] != session.alone_seen
+            or abs(self.share(session) - before[0]) > NOTICED
+            or abs(self.slowdown(now) - before[2]) > NOTICED
+        )
 
     def _learn_share(self, session: Session, share: float) -> None:
         session.share = blend(session.share, share)

@@ -10,6 +10,12 @@ A holder inside its quantum comes before all but the starving, unless the policy
 session are under way and nobody runs, the first resident session runs that fits beside it, or, once the moves are late,
 any that fits: the device doesn't idle while a resident session has work.
 
+A first session that doesn't fit beside holders inside their quantum keeps their room: they end one by one, and nobody
+takes it in between (except under `pack`, which would rather have the lanes full).
+
+So that a decision doesn't look at every holder, those inside their quantum are summed up (`Device.staying`), and held
+one by one against what pays and fits only when something changed that could turn against them (`Device.stale`).
+
 What waits beyond that is admitted, in order, as long as the chosen ones, and the largest E that is there, still fit.
 """
 
@@ -18,12 +24,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import growth, moves, turns
+from .device import Device
 from .find import fits, join, room_if_lanes_shrink, shed
 from .moves import LOOK
 from .transitions import Residency, Turn
 
 if TYPE_CHECKING:
-    from .device import Device
     from .order import Key
     from .session import Session
     from .state import State
@@ -32,13 +38,72 @@ if TYPE_CHECKING:
 IN_QUANTUM = (0.5,)
 
 
+class Plan:
+    """The sessions that should run, in order, and the sums by which the next candidate is judged."""
+
+    __slots__ = ("bound", "count", "longest_s", "newcomers", "room", "seen", "session_set", "wanted")
+
+    def __init__(self, device: Device) -> None:
+        ledger = device.ledger
+        #: What is there once all who aren't chosen let go and all moves are over.
+        self.room = ledger.limit - ledger.held - ledger.stopped + device.going_bytes
+        self.count = 0
+        self.wanted = 0.0
+        self.seen = 0
+        self.longest_s = 0.0
+        #: Holders that were chosen, and others that were.
+        self.session_set: dict[Session, None] = {}
+        self.newcomers: list[Session] = []
+        #: Bytes of lanes whose holders are inside their quantum.
+        self.bound = 0
+
+    def stay(self, device: Device) -> None:
+        """Choose all holders that nobody asked for their turn."""
+        staying = device.staying
+        self.session_set.update(dict.fromkeys(staying.sessions))
+        self.count += len(staying)
+        self.wanted += staying.share
+        self.seen += staying.seen
+        self.room -= staying.lane_bytes
+        self.bound += staying.lane_bytes
+        if not staying.seen:
+            for session in staying.sessions:
+                self.longest_s = max(self.longest_s, session.alone_s or 0.0)
+
+    def choose(self, session: Session, cost: int) -> None:
+        """Choose one more."""
+        self.room -= cost
+        self.count += 1
+        self.wanted += session.device.pace.share(session)
+        self.seen += session.alone_seen
+        self.longest_s = max(self.longest_s, session.alone_s or 0.0)
+        self.session_set[session] = None
+        if not session.holds:
+            self.newcomers.append(session)
+
+    def pays(self, state: State, session: Session, share: float, now: float) -> bool:
+        """Whether running the session beside the chosen ones raises the total speed enough."""
+        if state.config.lanes == "off":
+            return True
+        pace = session.device.pace
+        if not self.seen and not pace.fresh(self.longest_s, now):
+            return False
+        needed = 1.0 + session.device.policy.pays
+        if session.holds and not self.newcomers:
+            needed -= state.config.pays_hysteresis
+        return pace.total(self.count + 1, self.wanted + share, now) >= pace.total(self.count, self.wanted, now) * needed
+
+
 def advance(state: State, device: Device, now: float) -> None:
     """Bring the device to where it should be."""
-    growth.serve(state, device, now)
-    _forgive(state, device, now)
+    if device.blocked:
+        growth.serve(state, device, now)
+    if device.overgrown:
+        _forgive(state, device, now)
     if len(device.waiting) or device.holders:
         _act(state, device, _choose(state, device, now), now)
-        if growth.resolve_deadlock(state, device, now):
+        if device.blocked and growth.resolve_deadlock(state, device, now):
+            device.stale = True
             _act(state, device, _choose(state, device, now), now)
     if len(device.holders) != device.parallel:
         device.parallel, device.parallel_since = len(device.holders), now
@@ -46,7 +111,7 @@ def advance(state: State, device: Device, now: float) -> None:
 
 def _forgive(state: State, device: Device, now: float) -> None:
     """Once the device has room again, sessions that had grown past it are like the others."""
-    if device.overgrown and device.ledger.free >= 0:
+    if device.ledger.free >= 0:
         for session in device.overgrown:
             session.overgrown = False
             state.file(session, now)
@@ -54,78 +119,95 @@ def _forgive(state: State, device: Device, now: float) -> None:
         device.over_capacity = False
 
 
-def _holders(state: State, device: Device, now: float) -> list[tuple[Key, int, Session]]:
-    """Holders that could go on, in order."""
+def _judged(state: State, device: Device, now: float) -> list[tuple[Key, int, Session]]:
+    """Holders that must be held against those that wait, in order; the others stay as they are."""
     policy = device.policy
-    active: list[tuple[Key, int, Session]] = []
+    judged: list[tuple[Key, int, Session]] = []
+    everybody = _must_judge_all(device)
     for holder in device.holders:
-        if holder.turn is Turn.RUNNING:
-            state.charge(holder, now)
-            bound = now < holder.quantum_end and (holder.starved_turn or not policy.preempts)
-            active.append((IN_QUANTUM if bound else state.key(holder, now), holder.number, holder))
-    active.sort()
-    return active
+        if holder.turn is not Turn.RUNNING or (not everybody and now < holder.quantum_end):
+            continue
+        state.charge(holder, now)
+        bound = now < holder.quantum_end and (holder.starved_turn or not policy.preempts)
+        judged.append((IN_QUANTUM if bound else state.key(holder, now), holder.number, holder))
+    device.stale = False
+    judged.sort()
+    return judged
 
 
-def _choose(state: State, device: Device, now: float) -> list[Session]:
+def _must_judge_all(device: Device) -> bool:
+    """Whether holders inside their quantum may have to go, too."""
+    if device.stale or device.blocked or device.ledger.free < 0:
+        return True
+    first = device.waiting.entries[:1]
+    return bool(first) and first[0][0][0] < IN_QUANTUM[0]
+
+
+def _choose(state: State, device: Device, now: float) -> Plan:
     """The sessions that should run now, in order. Asks for the moves that make room for them."""
     config = state.config
-    ledger = device.ledger
-    chosen = [holder for holder in device.holders if holder.turn is Turn.BLOCKED]
-    #: What is there once all who aren't chosen let go and all moves are over.
-    room = ledger.limit - ledger.held - ledger.stopped + device.going_bytes
-    for blocked in chosen:
-        room -= growth.wanted_bytes(blocked)
-        if room < 0:
-            room += _make_room(state, blocked, -room, chosen, now)
+    judged = _judged(state, device, now)
+    for _, _, holder in judged:
+        device.staying.discard(holder)
+    plan = Plan(device)
+    plan.stay(device)
+    for _, _, holder in judged:
+        device.staying.add(holder, device.pace.share(holder))
+    for blocked in device.blocked:
+        plan.choose(blocked, growth.wanted_bytes(blocked))
+        plan.bound += blocked.lane_bytes
+        if plan.room < 0:
+            plan.room += _make_room(state, blocked, -plan.room, plan, now)
     limit = config.lanes_limit if device.side_by_side and config.lanes != "one" else 1
-    active = _holders(state, device, now)
-    entries = device.waiting.entries
     # Moving a session changes the orders: look at the first ones as they are now.
-    entries = entries[: config.scan * 2 + limit]
-    at_active = at_waiting = misses = 0
+    waiting = device.waiting.entries[: config.scan * 2 + limit - min(plan.count, limit)]
+    pace = device.pace
+    at_judged = at_waiting = misses = 0
     least_refused = float("inf")
-    while len(chosen) < limit and misses <= config.scan:
-        if at_active < len(active) and (at_waiting >= len(entries) or active[at_active][0] <= entries[at_waiting][0]):
-            session = active[at_active][2]
-            at_active += 1
-        elif at_waiting < len(entries):
-            session = entries[at_waiting][2]
+    while plan.count < limit and misses <= config.scan:
+        if at_judged < len(judged) and (at_waiting >= len(waiting) or judged[at_judged][0] <= waiting[at_waiting][0]):
+            session = judged[at_judged][2]
+            at_judged += 1
+        elif at_waiting < len(waiting):
+            session = waiting[at_waiting][2]
             at_waiting += 1
             if session.residency is Residency.EVICTING or session.retry_at > now:
                 continue
         else:
             break
-        if chosen:
-            share = device.pace.share(session)
-            if share >= least_refused or not _pays(state, chosen, session, now):
+        if plan.count:
+            share = pace.share(session)
+            if share >= least_refused or not plan.pays(state, session, share, now):
                 least_refused = min(least_refused, share)
                 misses += 1
                 continue
-        left = room - _cost(session)
-        if left < 0:
+        cost = _cost(session)
+        if cost > plan.room:
             if session.holds:
                 misses += 1
                 continue
-            gained = _make_room(state, session, -left, chosen, now)
-            if left + gained < 0:
-                misses += 1
+            gained = _make_room(state, session, cost - plan.room, plan, now)
+            if plan.room + gained < cost:
+                if not (misses or plan.newcomers) and device.policy.keeps_room and cost <= plan.room + plan.bound:
+                    plan.choose(session, cost)
+                else:
+                    misses += 1
                 continue
-            left += gained
-        room = left
-        chosen.append(session)
-    if not chosen and not device.holders and not device.moves:
-        chosen = _regardless(device)
-    return chosen
+            plan.room += gained
+        plan.choose(session, cost)
+        if session.holds and now < session.quantum_end:
+            plan.bound += cost
+    if not plan.count and not device.holders and not device.moves:
+        _regardless(device, plan)
+    return plan
 
 
-def _regardless(device: Device) -> list[Session]:
+def _regardless(device: Device, plan: Plan) -> None:
     """On a device that can't move anything: if nobody can run as things are, the first one goes on all the same."""
     first = device.waiting.first()
-    if first is None:
-        return []
-    device.over_capacity = True
-    return [first]
+    if first is not None:
+        device.over_capacity = True
+        plan.choose(first, 0)
 
 
 def _cost(session: Session) -> int:
@@ -135,26 +217,9 @@ def _cost(session: Session) -> int:
     return session.need_bytes - session.carried_bytes + session.entry_bytes
 
 
-def _pays(state: State, chosen: list[Session], session: Session, now: float) -> bool:
-    """Whether running the session beside the chosen ones raises the total speed enough."""
-    if state.config.lanes == "off":
-        return True
-    device = session.device
-    pace = device.pace
-    if not pace.known(chosen, now):
-        return False
-    shares = [pace.share(one) for one in chosen]
-    alone = pace.total(shares, now)
-    shares.append(pace.share(session))
-    needed = 1.0 + device.policy.pays
-    if session.holds and all(one.holds for one in chosen):
-        needed -= state.config.pays_hysteresis
-    return pace.total(shares, now) >= alone * needed
-
-
-def _make_room(state: State, session: Session, shortage: int, chosen: list[Session], now: float) -> int:
+def _make_room(state: State, session: Session, shortage: int, plan: Plan, now: float) -> int:
     """Move victims out for a session that is to run; the bytes that will come of it, 0 if not enough could."""
-    victims = moves.find_victims(state, session, shortage, chosen, now)
+    victims = moves.find_victims(state, session, shortage, plan.session_set, now)
     if victims is None:
         return 0
     gained = 0
@@ -165,12 +230,12 @@ def _make_room(state: State, session: Session, shortage: int, chosen: list[Sessi
     return gained
 
 
-def _act(state: State, device: Device, chosen: list[Session], now: float) -> None:
+def _act(state: State, device: Device, plan: Plan, now: float) -> None:
     """Returns, revocations, turns, admissions."""
-    newcomers = [session for session in chosen if not session.holds]
+    chosen = plan.session_set
     ready = []
     cramped = False
-    for session in newcomers:
+    for session in plan.newcomers:
         if session.residency is Residency.EVICTED:
             entry = session.entry_bytes
             if shed(device, entry):
@@ -179,21 +244,23 @@ def _act(state: State, device: Device, chosen: list[Session], now: float) -> Non
                 cramped = True
         elif session.residency is not Residency.RESTORING:
             ready.append(session)
-    if len(chosen) - len(newcomers) < len(device.holders) and (ready or cramped or not newcomers):
-        for holder in device.holders:
-            if holder.turn is Turn.RUNNING and holder not in chosen:
-                turns.revoke(state, holder, now)
+    if ready or cramped or not plan.newcomers:
+        for holder in [one for one in device.staying.sessions if one not in chosen]:
+            turns.revoke(state, holder, now)
     for session in ready:
-        if len(device.holders) >= len(chosen):
+        if len(device.holders) >= plan.count:
             break
         if device.over_capacity or fits(device, session):
             turns.grant(state, session, now)
+            growth.take_up(state, session, now)
     if not device.holders and len(device.ready):
-        _fill_in(state, device, newcomers, now)
-    growth.serve(state, device, now)
-    _admit(state, device, chosen, now)
+        _fill_in(state, device, plan.newcomers, now)
+    if device.blocked:
+        growth.serve(state, device, now)
+    if len(device.absent):
+        _admit(state, device, plan, now)
     for holder in device.holders:
-        if holder.turn is Turn.RUNNING and now >= holder.quantum_end:
+        if now >= holder.quantum_end and holder.turn is Turn.RUNNING:
             turns.begin_quantum(state, holder, now)
 
 
@@ -204,31 +271,32 @@ def _fill_in(state: State, device: Device, newcomers: list[Session], now: float)
     if not late:
         reserved = sum(_cost(session) for session in newcomers) - device.going_bytes
         state.look_again(device, device.moves_due, now)
+    room = room_if_lanes_shrink(device)
     for entry in device.ready.entries[:LOOK]:
         session = entry[2]
-        if session.need_bytes - session.carried_bytes + max(reserved, 0) <= room_if_lanes_shrink(device):
+        if session.need_bytes - session.carried_bytes + max(reserved, 0) <= room:
             turns.grant(state, session, now)
+            growth.take_up(state, session, now)
             return
     if late:
         for session in device.needs:
             if session in device.ready:
                 if fits(device, session):
                     turns.grant(state, session, now)
+                    growth.take_up(state, session, now)
                 return
 
 
-def _admit(state: State, device: Device, chosen: list[Session], now: float) -> None:
+def _admit(state: State, device: Device, plan: Plan, now: float) -> None:
     """Let sessions in that were never here, while those that run and the largest E there still fit."""
-    if not len(device.absent):
-        return
     ledger = device.ledger
-    lanes = sum(_cost(session) - session.entry_bytes for session in chosen)
+    chosen = ledger.limit - ledger.held - ledger.stopped + device.going_bytes - plan.room
     for entry in device.absent.entries[: state.config.scan]:
         session = entry[2]
         if session.starving:
             return
         largest = device.needs.last()
-        need = max(lanes, session.need_bytes, largest.need_bytes if largest is not None else 0)
+        need = max(chosen, session.need_bytes, largest.need_bytes if largest is not None else 0)
         if ledger.held + ledger.stopped + session.entry_bytes + need > ledger.limit:
             return
         if session.entry_bytes > room_if_lanes_shrink(device):

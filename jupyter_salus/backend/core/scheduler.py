@@ -189,6 +189,7 @@ class Scheduler:
             case events.PriorityChanged():
                 session = state.session(event.session)
                 session.priority = _priority(event.priority)
+                session.device.stale = True
                 state.file(session, now)
                 return session.device
             case events.PinChanged():
@@ -307,6 +308,7 @@ class Scheduler:
         session.silent, session.background = event.silent, event.background
         session.arrived_at = now
         device.policy.arrived(session)
+        device.stale = device.stale or device.policy.preempts
         first = not len(device.waiting)
         turns.begin_wait(state, session, event.ticket, now)
         if first:
@@ -358,6 +360,9 @@ class Scheduler:
         if session.turn is Turn.RUNNING or session.turn is Turn.YIELDING:
             session.mapped_bytes = 0
         changed = self._learn(session, event, now)
+        if changed:
+            device.recount(session)
+            device.stale = True
         if not changed and not len(device.waiting):
             return None
         return device if changed or now >= session.quantum_end else None
@@ -390,9 +395,13 @@ class Scheduler:
 
     def _memory_measured(self, event: events.MemoryMeasured, now: float) -> Device | None:
         session = self._state.session(event.session)
-        free = session.device.ledger.free
+        device = session.device
+        free = device.ledger.free
         memory.measured(self._state, session, event.persistent_bytes, event.ephemeral_bytes, now)
-        return session.device if session.device.ledger.free != free else None
+        if device.ledger.free == free:
+            return None
+        device.stale = True
+        return device
 
     def _move_ended(
         self,
@@ -417,6 +426,7 @@ class Scheduler:
                 moves.restore_failed(state, session, now)
             case _ as never:
                 assert_never(never)
+        session.device.stale = session.device.stale or session.device.policy.preempts
         return session.device
 
     def _evict_asked(self, event: events.EvictAsked, now: float) -> Device:
@@ -466,6 +476,7 @@ class Scheduler:
             return device
         device.ledger.observe_device(event.capacity_bytes, event.foreign_bytes, event.reserve_bytes)
         device.moves, device.side_by_side = event.moves, event.side_by_side
+        device.stale = True
         if device.ledger.free < 0:
             shed(device, 0)
         return device
@@ -474,6 +485,7 @@ class Scheduler:
         state = self._state
         device = state.device(event.device)
         device.policy = policies.make(event.policy, self.config)
+        device.stale = True
         for session in list(device.waiting):
             # What isn't starving by the new bound isn't, and the other way round.
             session.starving = False
@@ -482,8 +494,7 @@ class Scheduler:
                 (session.waiting_since or now) + device.policy.max_wait_s, Due.STARVING, device, session, session.epoch
             )
         for holder in device.holders:
-            holder.quantum_end = min(holder.quantum_end, now + self.config.quantum_s)
-            turns.watch_quantum(state, holder)
+            turns.begin_quantum(state, holder, now)
         return device
 
 

@@ -123,9 +123,9 @@ def _lanes_reason(device: Device, now: float) -> str:
     if not device.side_by_side:
         return "one at a time on this device"
     if len(device.holders) > 1:
-        shares = [device.pace.share(holder) for holder in device.holders]
-        total = device.pace.total(shares, now)
-        return f"{len(shares)} run side by side, together {total:.2f} times as fast as taking turns"
+        count = len(device.holders)
+        total = device.pace.total(count, sum(device.pace.share(holder) for holder in device.holders), now)
+        return f"{count} run side by side, together {total:.2f} times as fast as taking turns"
     if not len(device.waiting):
         return "nobody else wants the device"
     if device.holders and device.holders[0].alone_s is None:

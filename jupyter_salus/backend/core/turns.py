@@ -53,9 +53,16 @@ def quantum_s(state: State, session: Session) -> float:
 
 
 def begin_quantum(state: State, session: Session, now: float) -> None:
-    """The session's quantum begins now. Its end is looked at if it could matter: somebody waits for it."""
+    """The session's quantum begins now; it has no end where running costs nobody its place.
+
+    The end is looked at if it could matter: somebody waits for it.
+    """
     device = session.device
-    session.quantum_end = now + quantum_s(state, session)
+    after_s = 0.0 if session.starved_turn else device.policy.rotates_s(session)
+    if after_s is None:
+        session.quantum_end = float("inf")
+        return
+    session.quantum_end = max(now + quantum_s(state, session), now + after_s)
     if len(device.waiting):
         watch_quantum(state, session)
 
@@ -67,8 +74,9 @@ def grant(state: State, session: Session, now: float) -> None:
         admit(state, session, now)
     lane = take_lane(device, session)
     session.to_turn(Turn.RUNNING)
-    lane.holder = session
+    lane.hold(session)
     device.holders.append(session)
+    device.staying.add(session, device.pace.share(session))
     starved = session.starving
     end_wait(state, session, now)
     session.starved_turn = starved
@@ -95,19 +103,16 @@ def admit(state: State, session: Session, now: float) -> None:
 
 
 def watch_quantum(state: State, session: Session) -> None:
-    """Set a deadline where running on could cost the session its place."""
-    device = session.device
-    after_s = 0.0 if session.starved_turn else device.policy.rotates_s(session)
-    if after_s is not None:
-        at = max(session.quantum_end, session.charged_at + after_s)
-        if session.watched_at != at:
-            session.watched_at = at
-            state.deadlines.set(at, Due.QUANTUM, device, session, session.epoch)
+    """Look at the session's place when its quantum ends."""
+    if session.quantum_end != session.watched_at and session.quantum_end != float("inf"):
+        session.watched_at = session.quantum_end
+        state.deadlines.set(session.quantum_end, Due.QUANTUM, session.device, session, session.epoch)
 
 
 def revoke(state: State, session: Session, now: float) -> None:
     """Ask for the turn back at the next boundary."""
     session.to_turn(Turn.YIELDING)
+    session.device.staying.discard(session)
     config = state.config
     known = [seconds for seconds in (session.alone_s, session.beside_s) if seconds]
     deadline_s = max(config.revoke_iterations * max(known), config.revoke_least_s) if known else config.revoke_unknown_s
@@ -167,8 +172,10 @@ def _leave(state: State, session: Session, stopped_bytes: int, now: float) -> No
     state.charge(session, now)
     lane = session.lane
     assert lane is not None, "a session with a turn has a lane"
-    lane.holder = None
+    lane.let_go()
     device.holders.remove(session)
+    device.staying.discard(session)
+    device.unblock(session)
     session.ran_at = now
     session.starved_turn = False
     session.mapped_bytes = stopped_bytes

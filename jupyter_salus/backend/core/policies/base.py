@@ -23,6 +23,11 @@ class Policy(Protocol):
         """Whether an arrival that comes first ends a turn at the next boundary, without waiting for the quantum's end."""
         ...
 
+    @property
+    def keeps_room(self) -> bool:
+        """Whether one that comes first and doesn't fit beside those inside their quantum has their room kept for it."""
+        ...
+
     def rotates_s(self, session: Session) -> float | None:
         """After how many seconds of running the session may have moved back in the order; None: never by itself."""
         ...

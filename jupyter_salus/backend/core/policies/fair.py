@@ -24,6 +24,7 @@ class Fair:
     """The default."""
 
     name = "fair"
+    keeps_room = True
     preempts = False
 
     def __init__(self, config: Config) -> None:

@@ -15,6 +15,7 @@ class Fifo:
     """Whoever has a turn keeps it until it wants no more."""
 
     name = "fifo"
+    keeps_room = True
     preempts = False
 
     def __init__(self, config: Config) -> None:

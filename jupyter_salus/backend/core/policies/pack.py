@@ -21,6 +21,7 @@ class Pack:
     """For the shortest total time."""
 
     name = "pack"
+    keeps_room = False
     preempts = False
 
     def __init__(self, config: Config) -> None:

@@ -15,6 +15,7 @@ class Priority:
     """Strict classes; the starvation bound is shorter here, since a class can be kept waiting for ever."""
 
     name = "priority"
+    keeps_room = True
     preempts = True
 
     def __init__(self, config: Config) -> None:

@@ -51,6 +51,7 @@ class Srtf:
     """For the shortest average completion."""
 
     name = "srtf"
+    keeps_room = True
     preempts = True
 
     def __init__(self, config: Config) -> None:
