@@ -95,7 +95,7 @@ class Backend:
         devices = {device.id: device}
         self.feed = Feed(self.loop.scheduler, self.records, devices, clock, self.history, self._row)
         self.guests = Guests(self.records, self.gauges, clock, self.loop.tell, self._profile, self._closed, log)
-        self.servers = Servers(self.records, self.guests, self.profiles, clock, device.id, self.feed.touch)
+        self.servers = Servers(self.records, self.guests, clock, device.id, self.feed.touch)
         self.verbs = Verbs(self.records, devices, self.profiles, self.loop.tell, self._retire)
         self.sampling = Sampling(device, self.records, self.gauges, clock, self.loop.tell, self.guests.look, log)
         effects = Effects(self.records, clock, self.loop.tell, self.feed.explain, log)
@@ -155,6 +155,9 @@ class Backend:
             return
         can = self.device.capabilities()
         record = self.guests.admit(connection, hello, self.device.id)
+        wishes = self.profiles.wishes(record.uid, record.session)
+        if wishes is not None and record.core_id is None:
+            record.priority, record.pinned = wishes
         connection.say(Welcome(version, VERSION, os.getpid(), key=record.key, memory_mode=can.memory_mode))
         self.guests.open(connection, record, hello, can.moves)
         self.feed.touch()

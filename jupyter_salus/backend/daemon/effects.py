@@ -39,6 +39,7 @@ class Effects:
                 record = self._records.by_core.get(decision.session)
                 if record is not None:
                     record.epoch = decision.epoch
+                    record.touched = True
                 _say(record, TurnGranted(epoch=decision.epoch, ticket=decision.ticket))
             case core.RevokeTurn():
                 deadline = self._clock.wall() + decision.deadline_s

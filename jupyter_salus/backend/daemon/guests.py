@@ -149,6 +149,7 @@ class Guests:
         record.connection = connection
         record.launched, record.unmanaged_reason, record.leaving = True, None, False
         record.priority = said.priority or record.priority
+        record.touched = record.touched or said.key is not None
         self.watch(record, connection.credentials.pid, peer_pidfd(connection.socket, connection.credentials.pid))
         held = self._gauges.opened(record, said.persistent_bytes)
         name = self._records.entered(record)

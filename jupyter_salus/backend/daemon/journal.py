@@ -106,10 +106,12 @@ def read(line: dict[str, Any]) -> tuple[Event, float]:
 def config_of(path: Path) -> Config:
     """The configuration that the run of this journal had."""
     stored = _head(path)["config"]
-    known = {field.name for field in fields(Config)}
-    return Config(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items() if name in known}
-    )
+    values: dict[str, Any] = {}
+    for field in fields(Config):
+        if field.name in stored:
+            value = stored[field.name]
+            values[field.name] = tuple(value) if isinstance(value, list) else value
+    return Config(**values)
 
 
 def replay(path: str | Path) -> Iterator[tuple[Event, float]]:

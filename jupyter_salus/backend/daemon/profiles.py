@@ -35,7 +35,7 @@ class Profiles:
         if entry is None:
             return None
         return Profile(
-            persistent_bytes=_whole(entry.get("persistent_bytes")),
+            # P is measured from the first moment; what an earlier run held says nothing of this one yet.
             ephemeral_bytes=_whole(entry.get("ephemeral_bytes")),
             iteration_s=_positive(entry.get("iteration_s")),
             durations_s=tuple(one for one in map(_positive, entry.get("durations_s", ())) if one is not None),
@@ -50,7 +50,6 @@ class Profiles:
             [*before.get("durations_s", ()), row["used_s"]] if row["used_s"] > 0 else before.get("durations_s", ())
         )
         self._notebooks[f"{uid}:{notebook}"] = {
-            "persistent_bytes": row["peak_persistent_bytes"],
             "ephemeral_bytes": row["peak_ephemeral_bytes"],
             "iteration_s": row["used_s"] / row["iterations"] if row["iterations"] else before.get("iteration_s"),
             "durations_s": list(lengths)[-DURATIONS:],

@@ -53,6 +53,8 @@ class Record:
     leaving: bool = False
     #: The turn that it was told it has.
     epoch: int | None = None
+    #: It has used its device, or came back from where it may have.
+    touched: bool = False
     cells: dict[int, str | None] = field(default_factory=dict)
     frameworks: tuple[str, ...] = ()
     memory_mode: str = "host"

@@ -9,7 +9,6 @@ from ...protocol.messages import Announce, Describe, Ended, Interrupt, Launched
 from .clock import Clock
 from .connections import Connection
 from .guests import PRIORITIES, Guests
-from .profiles import Profiles
 from .records import Record, Records
 
 
@@ -20,14 +19,12 @@ class Servers:
         self,
         records: Records,
         guests: Guests,
-        profiles: Profiles,
         clock: Clock,
         device: str,
         touch: Callable[[], None],
     ) -> None:
         self._records = records
         self._guests = guests
-        self._profiles = profiles
         self._clock = clock
         self._device = device
         self._touch = touch
@@ -44,9 +41,6 @@ class Servers:
         if before is not None and before is not record and before.core_id is None:
             self._guests.end(before)
             self._records.by_session[said.session] = record
-        wishes = self._profiles.wishes(who.uid, said.session)
-        if wishes is not None and record.core_id is None:
-            record.priority, record.pinned = wishes
         self._touch()
 
     def launched(self, connection: Connection, said: Launched) -> None:

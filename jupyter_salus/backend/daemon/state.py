@@ -43,12 +43,15 @@ def rows(snapshot: Snapshot, records: Records, devices: Mapping[str, Device], wa
     """The rows of now. `wall` turns the core's times into absolute ones."""
     public = {name: records.public_id(record) for name, record in records.by_core.items()}
     known = {row.id: row for row in snapshot.sessions}
+    over = {row.id for row in snapshot.devices if row.over_capacity}
     sessions = {}
     for record in records:
         if record.shown:
             row = known.get(record.core_id) if record.core_id is not None else None
             made = _session(record, row, public, records.named, wall)
             made["id"] = records.public_id(record)
+            if made["state"] == "running":
+                _running(made, made["device"] in over)
             record.row = made
             sessions[made["id"]] = made
     return Rows(
@@ -56,6 +59,17 @@ def rows(snapshot: Snapshot, records: Records, devices: Mapping[str, Device], wa
         lanes={row.id: _lane(row, public) for row in snapshot.lanes},
         sessions=sessions,
     )
+
+
+def _running(row: Row, over_capacity: bool) -> None:
+    """A session that runs waits for nobody, also while another one of its lane has the turn. What it may have is memory
+    that the device hasn't: it goes on because nobody else could."""
+    row["position"] = None
+    if over_capacity:
+        text = "runs although sessions hold more memory than the device has: nobody else could run instead"
+        row["reason"] = {"code": "over_capacity", "text": text, "behind": None}
+    else:
+        row["reason"] = None
 
 
 def seen_by(row: Row, uid: int, admin: bool, own_uid: int) -> Row:
@@ -68,16 +82,13 @@ def seen_by(row: Row, uid: int, admin: bool, own_uid: int) -> Row:
 
 def session_look(row: Row) -> Look:
     """The visible part of a session's row."""
-    firm = tuple(row[name] for name in _FIRM)
-    bytes_held = (row["persistent_bytes"], row["ephemeral_bytes"])
-    if row["state"] == "running":
-        # A session that shares a lane alternates between having a turn and waiting for it: that is how it runs.
-        return Look(firm, bytes_held)
     reason = row["reason"] or {}
-    return Look(
-        (*firm, row["turn"], reason.get("code")),
-        (*bytes_held, row["position"], reason.get("text"), reason.get("behind")),
-    )
+    firm = (*(row[name] for name in _FIRM), reason.get("code"))
+    if row["state"] != "running":
+        # One that shares a lane alternates between having a turn and waiting for it: that is how it runs.
+        firm = (*firm, row["turn"])
+    held = (row["persistent_bytes"], row["ephemeral_bytes"])
+    return Look(firm, (*held, row["position"], reason.get("text"), reason.get("behind")))
 
 
 _FIRM = (
@@ -181,7 +192,7 @@ def _session(
         return made
     carried = record.carried
     made.update(
-        state=row.state,
+        state=_state(record, row),
         turn=_TURN.get(row.turn, "held"),
         residency=_RESIDENCY.get(row.residency, row.residency),
         lane=row.lane,
@@ -202,6 +213,16 @@ def _session(
         peak_ephemeral_bytes=row.peak_ephemeral_bytes,
     )
     return made
+
+
+def _state(record: Record, row: SessionRow) -> str:
+    if row.state == "holding" and not record.touched:
+        # On the host device a kernel holds memory from its start, long before it touches the device.
+        return "none"
+    if row.state == "running" and row.reason is not None and row.reason.code not in ("turn", "draining"):
+        # It had a turn lately, but what it waits for now isn't the next one's end.
+        return "waiting"
+    return row.state
 
 
 def _reason(row: SessionRow, public: Mapping[str, str], named: Callable[[str], str]) -> Row | None:

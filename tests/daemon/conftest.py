@@ -1,0 +1,32 @@
+"""A backend for each test that asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.speaking import Daemon
+
+
+@pytest.fixture
+def start_daemon(short_tmp: Path) -> Iterator[Callable[..., Daemon]]:
+    """`start_daemon(*options)`: a backend in a directory of its own; at the end it must stop cleanly, its log without
+    a traceback."""
+    started: list[Daemon] = []
+
+    def start(*options: str, **keywords: dict[str, str]) -> Daemon:
+        directory = short_tmp / str(len(started))
+        directory.mkdir()
+        started.append(Daemon(directory, *(options or ("--device=host", "--capacity=4GiB")), **keywords))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
+def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
+    return start_daemon()
