@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
 from jupyter_salus.manager.injection import EXTENSION_ARGUMENT
-from tests.manager.running import Backend, JupyterServer, Talk, command_line, wait_for
+from tests.manager.running import Backend, JupyterServer, Talk, command_line
 
 WRAPPER = f"""#!/bin/sh
 # Starts ipykernel by a file of its own, as cluster scripts and environment managers do.
@@ -47,8 +47,17 @@ def specs(module_tmp: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def doors(module_tmp: Path, backend: Backend, specs: Path) -> Iterator[JupyterServer]:
-    """A server that has those kernelspecs."""
-    variables = {"JUPYTER_SALUS_SOCKET": backend.socket, "JUPYTER_PATH": str(specs)}
+    """A server that has those kernelspecs, and a person's own IPython configuration."""
+    profile = module_tmp / "ipython" / "profile_default"
+    profile.mkdir(parents=True)
+    (profile / "ipython_kernel_config.py").write_text(
+        "c.InteractiveShellApp.exec_lines = ['mine = 41 + 1']\nc.InteractiveShellApp.extensions = ['autoreload']\n"
+    )
+    variables = {
+        "JUPYTER_SALUS_SOCKET": backend.socket,
+        "JUPYTER_PATH": str(specs),
+        "IPYTHONDIR": str(module_tmp / "ipython"),
+    }
     made = JupyterServer(module_tmp, ["--KernelManager.shutdown_wait_time=2"], variables).wait()
     yield made
     made.stop()
@@ -112,23 +121,11 @@ def test_a_kernel_that_cannot_be_launched_leaves_no_session(doors: JupyterServer
     assert "cannot announce" not in doors.log.read_text()
 
 
-def test_what_the_user_configured_for_ipython_is_kept(backend: Backend, short_tmp: Path):
-    profile = short_tmp / "ipython" / "profile_default"
-    profile.mkdir(parents=True)
-    (profile / "ipython_kernel_config.py").write_text(
-        "c.InteractiveShellApp.exec_lines = ['mine = 41 + 1']\nc.InteractiveShellApp.extensions = ['autoreload']\n"
-    )
-    variables = {"JUPYTER_SALUS_SOCKET": backend.socket, "IPYTHONDIR": str(short_tmp / "ipython")}
-    server = JupyterServer(short_tmp, variables=variables).wait()
-    try:
-        kernel_id = server.start_kernel()
-        backend.managed(kernel_id)
-        with Talk(server, kernel_id) as talk:
-            assert (
-                talk.run("print(mine, 'autoreload' in str(get_ipython().extension_manager.loaded))")["stdout"]
-                == "42 True\n"
-            )
-        server.shut_down(kernel_id)
-    finally:
-        server.stop()
-    wait_for(lambda: not backend.session(kernel_id), "the session to end")
+def test_what_the_user_configured_for_ipython_is_kept(doors: JupyterServer, backend: Backend):
+    kernel_id = doors.start_kernel()
+    backend.managed(kernel_id)
+    with Talk(doors, kernel_id) as talk:
+        reply = talk.run("print(mine, 'autoreload' in str(get_ipython().extension_manager.loaded))")
+        assert reply["stdout"] == "42 True\n"
+    doors.shut_down(kernel_id)
+    backend.without(kernel_id)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -74,15 +76,31 @@ def test_nbconvert_runs_governed_by_the_provisioner_and_names_itself(backend: Ba
     backend.without(row["id"])
 
 
-def test_nbconvert_runs_without_a_backend(short_tmp: Path):
-    path = short_tmp / "train.ipynb"
-    nbformat.write(_notebook("print(1 + 1)"), path)
-    command = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute", "--output", "out.ipynb"]
-    environ = {
-        **os.environ,
-        "JUPYTER_SALUS_SOCKET": str(short_tmp / "nobody.sock"),
-        "JUPYTER_DEFAULT_PROVISIONER_NAME": "salus-provisioner",
+async def test_a_kernelspec_may_name_the_provisioner(
+    backend: Backend, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("JUPYTER_SALUS_SOCKET", backend.socket)
+    client = NotebookClient(_notebook(ASK), km=_governed(short_tmp), timeout=PATIENCE_S)
+    (row,) = json.loads(_printed(await client.async_execute(cleanup_kc=True)))
+    assert row["managed"] and row["persistent_bytes"] > 0
+    backend.without(row["id"])
+
+
+async def test_the_provisioner_runs_kernels_without_a_backend(short_tmp: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JUPYTER_SALUS_SOCKET", str(short_tmp / "nobody.sock"))
+    client = NotebookClient(_notebook("print(1 + 1)"), km=_governed(short_tmp), timeout=PATIENCE_S)
+    assert _printed(await client.async_execute(cleanup_kc=True)) == "2\n"
+
+
+def _governed(directory: Path) -> AsyncKernelManager:
+    """A kernel manager that never heard of Salus, and a kernelspec that did."""
+    spec = {
+        "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "governed",
+        "language": "python",
+        "metadata": {"kernel_provisioner": {"provisioner_name": "salus-provisioner"}},
     }
-    done = subprocess.run([*command, str(path)], env=environ, capture_output=True, text=True, timeout=2 * PATIENCE_S)
-    assert done.returncode == 0, done.stderr
-    assert _printed(nbformat.read(short_tmp / "out.ipynb", as_version=4)) == "2\n"
+    (directory / "governed").mkdir()
+    (directory / "governed" / "kernel.json").write_text(json.dumps(spec))
+    specs = KernelSpecManager(kernel_dirs=[str(directory)])
+    return AsyncKernelManager(kernel_name="governed", kernel_spec_manager=specs)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from jupyter_server._tz import utcnow
 from tornado import web
 
 from jupyter_salus.manager.injection import EXTENSION_ARGUMENT
@@ -74,10 +74,6 @@ async def test_a_kernel_that_is_not_ready_cannot_be_interrupted_and_says_so(kern
 
 
 async def test_a_kernel_whose_cell_waits_is_not_culled(kernels: Kernels, backend: Backend):
-    from datetime import timedelta
-
-    from jupyter_server._tz import utcnow
-
     manager = kernels.manager(
         salus_socket=backend.socket, cull_busy=True, cull_connected=True, cull_idle_timeout=60, cull_interval=3600
     )
@@ -115,14 +111,3 @@ def test_two_servers_of_one_user_share_a_backend(unusual: JupyterServer, server:
     server.shut_down(mine)
     unusual.shut_down(theirs)
     backend.without(mine), backend.without(theirs)
-
-
-def test_nothing_is_written_beside_the_package(unusual: JupyterServer):
-    """Packages may be read-only; the connection and its logs live in run and state directories."""
-    package = Path(__file__).parent.parent.parent / "jupyter_salus"
-    sockets = [path for path in package.rglob("*") if "node_modules" not in path.parts and _is_socket(path)]
-    assert sockets == []
-
-
-def _is_socket(path: Path) -> bool:
-    return stat.S_ISSOCK(os.lstat(path).st_mode)
