@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ..errors import BackendGone, NotPossible, SalusError
 from .address import Address, check_reachable
@@ -20,6 +20,8 @@ from .version import VERSION, release
 #: Seconds without a session after which a backend that a Manager started ends.
 IDLE_EXIT_S = 60
 LOG_NAME = "backend.log"
+#: What a backend says to who started it: it serves, or another one has its address.
+READY, TAKEN = "ready", "taken"
 #: What a kernel's environment carries and its backend must not.
 _NOT_INHERITED = (
     "JUPYTER_SALUS_SESSION",
@@ -62,23 +64,22 @@ def ensure_backend(
     if address.kind != "own":
         raise gone(address.path, f"nobody listens there, and a {address.kind} address is not ours to serve")
     deadline = time.monotonic() + timeout
-    environ = dict(os.environ if environ is None else environ)
-    log_path = start(address, options, environ, timeout)
+    word, log_path = start(address, options, dict(os.environ if environ is None else environ), timeout)
     while True:
         welcome = answering(address)
         if welcome is not None:
             log.info("The backend at %s runs with pid %d; its log is %s", address.path, welcome.pid, log_path)
             return welcome
-        if time.monotonic() >= deadline:
+        if word != TAKEN or time.monotonic() >= deadline:
             raise gone(address.path, f"the one started here didn't come up: {_end_of(log_path)}")
-        # Only while a backend that won the lock has yet to listen.
+        # Another one has the address, and has yet to listen.
         time.sleep(0.05)
 
 
-def start(address: Address, options: Sequence[str], environ: Mapping[str, str], timeout: float) -> str:
-    """Start a backend in a process session of its own, and return its log's path when it serves, ended or took too long.
+def start(address: Address, options: Sequence[str], environ: Mapping[str, str], timeout: float) -> Tuple[str, str]:
+    """Start a backend in a process session of its own, and wait until it serves, ended or took too long.
 
-    The child says over a pipe that it serves; the end of the pipe without a word says that it ended.
+    Returns what it said over a pipe (`READY`, `TAKEN`, or nothing if it ended otherwise) and its log's path.
     """
     log_path = _log_path(environ)
     passed: Dict[str, str] = {name: value for name, value in environ.items() if name not in _NOT_INHERITED}
@@ -100,12 +101,12 @@ def start(address: Address, options: Sequence[str], environ: Mapping[str, str], 
             )
         os.close(writer)
         writer = -1
-        select.select([reader], [], [], timeout)
+        ready, _, _ = select.select([reader], [], [], timeout)
+        return (os.read(reader, 64).decode("ascii", "replace").strip() if ready else ""), log_path
     finally:
         os.close(reader)
         if writer >= 0:
             os.close(writer)
-    return log_path
 
 
 def _log_path(environ: Mapping[str, str]) -> str:

@@ -15,9 +15,10 @@ from jupyter_core.application import JupyterApp, base_aliases, base_flags
 from traitlets import Bool, CaselessStrEnum, Float, Integer, TraitError, Unicode
 from traitlets.config.loader import ArgumentError
 
-from ...errors import BadValue, SalusError
+from ...errors import AddressInUse, BadValue, SalusError
 from ...protocol.address import Address, find
 from ...protocol.directory import state_directory
+from ...protocol.launch import READY, TAKEN
 from ...protocol.version import VERSION
 from ..devices.choice import KINDS, Choice, choose
 from ..devices.size import parse_bytes
@@ -123,10 +124,14 @@ class BackendApp(JupyterApp):
         # What was loaded until here stays: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        self.tell(READY)
+
+    def tell(self, word: str) -> None:
+        """Say a word to who started this process, if it listens; the last one."""
         if self.ready_fd >= 0:
-            os.write(self.ready_fd, b"ready\n")
-            os.close(self.ready_fd)
-            self.ready_fd = -1
+            descriptor, self.ready_fd = self.ready_fd, -1
+            with os.fdopen(descriptor, "w") as ready:
+                ready.write(f"{word}\n")
 
     def _options(self) -> list[str]:
         chosen = {"device": self.device, "capacity": self.capacity, "policy": self.policy}
@@ -164,6 +169,8 @@ def main(argv: list[str] | None = None) -> int:
         print(error.message, file=sys.stderr)
         return BAD_USAGE
     except SalusError as error:
+        if isinstance(error, AddressInUse):
+            app.tell(TAKEN)
         print(error.message, file=sys.stderr)
         return FAILED
     return app.status

@@ -78,7 +78,8 @@ class Journal:
         _set_aside(self.path)
         file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8")
         head = {"journal": _VERSION, "run": self._run, "part": self._part, "config": asdict(self._config)}
-        self._written = file.write(json.dumps(head) + "\n")
+        file.write(json.dumps(head) + "\n")
+        self._written = 0
         file.flush()
         return file
 
@@ -130,7 +131,7 @@ def replay(path: str | Path) -> Iterator[tuple[Event, float]]:
         for number, line in enumerate(lines[1:], start=2):
             try:
                 yield read(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
+            except (BadValue, ValueError, KeyError, TypeError) as error:
                 if part is last and number == len(lines) and not line.endswith("\n"):
                     return
                 raise BadValue(f"cannot replay {part}: line {number} is no event ({error})") from error

@@ -99,7 +99,7 @@ def _loaded(path: Path, log: logging.Logger) -> tuple[dict[str, Any], dict[str, 
         return _entries(content["notebooks"]), _entries(content["sessions"])
     except FileNotFoundError:
         return {}, {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("The profiles in %s can't be read and begin anew: %s", path, error)
         return {}, {}
 
