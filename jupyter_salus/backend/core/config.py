@@ -53,6 +53,8 @@ class Config:
     revoke_unknown_s: float = 60.0
     #: Waits between attempts to stop a turn that doesn't end; after the last one the books take it back.
     stop_waits_s: tuple[float, ...] = (1.0, 2.0, 4.0)
+    #: A device is looked at again no sooner than this.
+    look_s: float = 0.001
     #: An evicted session's return that failed is tried again after so long.
     retry_s: float = 1.0
     #: A session that shares a lane reads as running so long after its last turn.

@@ -78,7 +78,8 @@ class State:
         session.device.file(session, self.key(session, now) if session.turn is Turn.WAITING else ())
 
     def look_again(self, device: Device, at: float, now: float) -> None:
-        """Make sure that the device is looked at again no later than `at`."""
+        """Make sure that the device is looked at again by `at`, but later than now: rounding must not make a circle."""
+        at = max(at, now + self.config.look_s)
         if not now < device.retry_at <= at:
             device.retry_at = at
             self.deadlines.set(at, Due.DEVICE, device)
