@@ -62,8 +62,8 @@ class Enrolment:
 
     @property
     def announced(self) -> bool:
-        """Whether a backend has heard of this incarnation."""
-        return self._said.incarnation == self.incarnation
+        """Whether a backend has heard of the kernel, in whatever incarnation."""
+        return self._said.incarnation > 0
 
     async def bring(self, peer: Speaks, backend: object) -> None:
         """Say what `backend` hasn't heard, in the order in which it happened. Raises the error of a refusal."""

@@ -26,6 +26,8 @@ from .held import HeldState, Row, merged
 SPACING_S = 0.25
 #: What a request waits for the first state at most, in seconds: the backend may be starting.
 PATIENCE_S = 2.0
+#: Between two looks at the names while changes arrive, in seconds; who asks for the state gets those of that moment.
+NAMING_S = 1.0
 #: Pauses between attempts to connect, in seconds; the last one repeats. Each times 0.5 to 1.5.
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 
@@ -60,11 +62,13 @@ class Feed:
         self._told_at = float("-inf")
         self._telling: asyncio.TimerHandle | None = None
         self._naming: asyncio.Task[None] | None = None
+        self._named_at = float("-inf")
 
     def start(self) -> None:
         """Subscribe, and stay subscribed; a second time does nothing."""
         if self._task is None and self.address is not None:
             self._task = asyncio.ensure_future(self._keep(self.address))
+            self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
         """End the subscription. The kernels' own connections go on."""
@@ -140,6 +144,7 @@ class Feed:
             try:
                 await peer.subscribe(self._hear)
                 self._peer = peer
+                # Shielded: `stop` cancels the wait, and the peer needs this future for its own end.
                 self._problem = gone(address.path, await asyncio.shield(peer.closed))
             except SalusError as error:
                 self._problem = error
@@ -149,6 +154,14 @@ class Feed:
                 await peer.close()
             self._lost()
             await asyncio.sleep(PAUSES_S[0] * random.uniform(0.5, 1.5))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Only a fault of ours ends it by itself; the next request subscribes again."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.log.error("Salus: the subscription to the backend failed", exc_info=error)
+            self._lost()
+            self._task = None
 
     def _hear(self, change: StateChanged) -> None:
         self._pending = merged(self._pending, change)
@@ -171,7 +184,7 @@ class Feed:
         self._tell(self.held.event(change))
         for session, (before, after) in moved.items():
             self._moved(session, before, after)
-        if self._naming is None or self._naming.done():
+        if time.monotonic() - self._named_at >= NAMING_S and (self._naming is None or self._naming.done()):
             self._naming = asyncio.ensure_future(self._name())
 
     def _lost(self) -> None:
@@ -194,6 +207,7 @@ class Feed:
 
     async def _name(self) -> None:
         """A changed name is no event here: a rename is told to the backend, whose next revision brings it."""
+        self._named_at = time.monotonic()
         try:
             self.held.name(await self._notebooks())
         except Exception:

@@ -1,4 +1,4 @@
-"""Backends and servers for these tests; what is costly to start is shared by the tests of a module."""
+"""Backends and servers for these tests; what is costly to start is shared. Tests tell their own sessions by their ids."""
 
 from __future__ import annotations
 
@@ -11,31 +11,49 @@ import pytest
 
 from jupyter_salus.manager.link import close_links
 from tests.manager.kernels import Kernels
+from tests.manager.kernelspecs import write_kernelspecs, write_profile
 from tests.manager.running import Backend, JupyterServer
 
 
-@pytest.fixture(scope="module")
-def module_tmp() -> Iterator[Path]:
-    """A short directory for the module's sockets."""
+def _short_directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="js", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
-def backend(module_tmp: Path, isolated_run: Path) -> Iterator[Backend]:
-    """The module's backend."""
-    made = Backend(module_tmp)
+def module_tmp() -> Iterator[Path]:
+    """A short directory for what the tests of a module share."""
+    yield from _short_directory()
+
+
+@pytest.fixture(scope="session")
+def shared_tmp(isolated_run: Path) -> Iterator[Path]:
+    """A short directory for what all these tests share."""
+    yield from _short_directory()
+
+
+@pytest.fixture(scope="session")
+def backend(shared_tmp: Path) -> Iterator[Backend]:
+    """One backend for all."""
+    made = Backend(shared_tmp)
     yield made
     made.stop()
 
 
-@pytest.fixture(scope="module")
-def server(module_tmp: Path, backend: Backend) -> Iterator[JupyterServer]:
-    """The module's server, at the module's backend."""
+@pytest.fixture(scope="session")
+def server(shared_tmp: Path, backend: Backend) -> Iterator[JupyterServer]:
+    """One server for all, at that backend."""
     # Dead kernels are seen sooner than after 3 s, and those that don't listen are killed sooner than after 5 s.
     arguments = ["--KernelRestarter.time_to_dead=0.3", "--KernelManager.shutdown_wait_time=2"]
-    made = JupyterServer(module_tmp, arguments, {"JUPYTER_SALUS_SOCKET": backend.socket}).wait()
+    write_kernelspecs(shared_tmp / "data")
+    write_profile(shared_tmp / "ipython")
+    variables = {
+        "JUPYTER_SALUS_SOCKET": backend.socket,
+        "JUPYTER_PATH": str(shared_tmp / "data"),
+        "IPYTHONDIR": str(shared_tmp / "ipython"),
+    }
+    made = JupyterServer(shared_tmp, arguments, variables).wait()
     yield made
     made.stop()
 

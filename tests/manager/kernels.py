@@ -35,7 +35,7 @@ class Kernels:
 
     async def run(self, manager: Manager, kernel_id: str, code: str) -> str:
         """The text of an expression's value."""
-        client = manager.get_kernel(kernel_id).client()
+        client: Any = manager.get_kernel(kernel_id).client()
         client.start_channels()
         try:
             await client.wait_for_ready(timeout=PATIENCE_S)

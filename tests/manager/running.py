@@ -52,6 +52,11 @@ def alive(pid: int) -> bool:
         return False
 
 
+def ended(pid: int) -> None:
+    """Returns once there is no such process."""
+    wait_for(lambda: not alive(pid), f"process {pid} to end")
+
+
 def command_line(pid: int) -> list[str]:
     """A process's argv."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_server._tz import utcnow
@@ -18,6 +19,7 @@ CONFIG = """
 c.MappingKernelManager.cull_idle_timeout = 12345
 c.MappingKernelManager.allowed_message_types = []
 c.AsyncMultiKernelManager.use_pending_kernels = True
+c.MappingKernelManager.transport_encryption = "required"
 c.KernelManager.transport = "ipc"
 c.KernelManager.shutdown_wait_time = 2
 """
@@ -25,7 +27,7 @@ c.KernelManager.shutdown_wait_time = 2
 
 @pytest.fixture(scope="module")
 def unusual(module_tmp: Path, backend: Backend) -> Iterator[JupyterServer]:
-    """ipc, pending kernels, an escaped base URL, and the provisioner as everybody's default."""
+    """ipc, encrypted, pending kernels, an escaped base URL, and the provisioner as everybody's default."""
     directory = module_tmp / "u"
     directory.mkdir()
     variables = {"JUPYTER_SALUS_SOCKET": backend.socket, "JUPYTER_DEFAULT_PROVISIONER_NAME": "salus-provisioner"}
@@ -41,7 +43,7 @@ def test_pending_kernels_over_ipc_below_an_escaped_base_url_are_sessions(unusual
     pid = unusual.pid_of(kernel_id)
     assert command_line(pid).count(EXTENSION_ARGUMENT) == 1, "and inject once"
     connection = (unusual.runtime / f"kernel-{kernel_id}.json").read_text()
-    assert '"transport": "ipc"' in connection
+    assert '"transport": "ipc"' in connection and '"curve_publickey"' in connection
     with Talk(unusual, kernel_id) as talk:
         assert talk.run("print(1 + 1)")["stdout"] == "2\n"
     assert unusual.request("GET", f"salus/api/sessions/{kernel_id}").json()["here"]
@@ -70,7 +72,8 @@ async def test_a_kernel_that_is_not_ready_cannot_be_interrupted_and_says_so(kern
     with pytest.raises(web.HTTPError) as refused:
         manager.interrupt_kernel(kernel_id)
     assert refused.value.status_code == 409
-    await manager.get_kernel(kernel_id).ready
+    kernel: Any = manager.get_kernel(kernel_id)
+    await kernel.ready
 
 
 async def test_a_kernel_whose_cell_waits_is_not_culled(kernels: Kernels, backend: Backend):
@@ -78,9 +81,10 @@ async def test_a_kernel_whose_cell_waits_is_not_culled(kernels: Kernels, backend
         salus_socket=backend.socket, cull_busy=True, cull_connected=True, cull_idle_timeout=60, cull_interval=3600
     )
     holder, waiter, idle = [await manager.start_kernel() for _ in range(3)]
-    clients = {}
-    for kernel_id in (holder, waiter, idle):
-        clients[kernel_id] = client = manager.get_kernel(kernel_id).client()
+    running: dict[str, Any] = {kernel_id: manager.get_kernel(kernel_id) for kernel_id in (holder, waiter, idle)}
+    clients: dict[str, Any] = {}
+    for kernel_id, kernel in running.items():
+        clients[kernel_id] = client = kernel.client()
         client.start_channels()
         await client.wait_for_ready(timeout=60)
     clients[holder].execute(HOLD)
@@ -89,11 +93,11 @@ async def test_a_kernel_whose_cell_waits_is_not_culled(kernels: Kernels, backend
     wait_for(lambda: (backend.session(waiter) or {}).get("state") == "waiting", "the other one to wait")
     long_ago = utcnow() - timedelta(hours=1)
     for kernel_id in (waiter, idle):
-        manager.get_kernel(kernel_id).last_activity = long_ago
+        running[kernel_id].last_activity = long_ago
         await manager.cull_kernel_if_idle(kernel_id)
     for client in clients.values():
         client.stop_channels()
-    assert waiter in manager and manager.get_kernel(waiter).last_activity > long_ago, "its wait is activity"
+    assert waiter in manager and running[waiter].last_activity > long_ago, "its wait is activity"
     assert idle not in manager
     backend.without(idle)
 
@@ -110,4 +114,5 @@ def test_two_servers_of_one_user_share_a_backend(unusual: JupyterServer, server:
     assert wait_for(lambda: here(unusual), "both sessions") == {theirs}
     server.shut_down(mine)
     unusual.shut_down(theirs)
-    backend.without(mine), backend.without(theirs)
+    backend.without(mine)
+    backend.without(theirs)
