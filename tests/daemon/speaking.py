@@ -100,7 +100,11 @@ class Talker(Hearing):
         super().__init__()
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(PATIENCE_S)
-        self.socket.connect(path)
+        try:
+            self.socket.connect(path)
+        except OSError:
+            self.socket.close()
+            raise
         self._frames = FrameReader(MAX_ANSWER_BYTES)
         self.ended = False
         if hello is not None:
