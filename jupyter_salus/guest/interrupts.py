@@ -6,9 +6,11 @@ For the time of the wait a handler of the guest's stands in for SIGINT's, notes 
 - ipykernel's handler for cells with a top-level `await` only cancels the cell's task at its next `await`, which a
   loop may never reach: there `KeyboardInterrupt` is raised;
 - outside cells SIGINT is ignored by ipykernel: the wait ends, the code goes on ungoverned.
-Python 3.9 and 3.10 would show the guest's frame in the traceback of what a handler raises; there this is done for every
-signal that the user handles, and the link's thread makes the signal again once the main thread has left the guest's
-code.
+Where an exception can't come out of the guest's code as one of the user's, this is done for every signal that the user
+handles, and the link's thread makes the signal again once the main thread has left the guest's code. So on Python 3.9
+and 3.10, which would show the guest's frame in the traceback; and at back-edges on 3.12 and later, where CPython looks
+for the handler of an exception from a JUMP event's callback at a wrong place, so that no `try` around the loop sees it
+(seen on 3.12.1 and 3.13.0).
 """
 
 from __future__ import annotations
@@ -31,17 +33,18 @@ INVISIBLE = sys.version_info >= (3, 11)
 class Interrupts:
     """Watches signals for one wait of the main thread. In other threads it does nothing: they get none."""
 
-    def __init__(self, wait: Wait) -> None:
+    def __init__(self, wait: Wait, raises: bool) -> None:
         #: Signals that came during the wait, in their order.
         self.came: List[int] = []
         self._wait = wait
+        self._raises = raises
         self._previous: Dict[int, Any] = {}
 
     def begin(self) -> None:
         """Put the guest's handler in place; the caller calls `finish` in any case."""
         if not self._wait.is_main:
             return
-        for number in (int(signal.SIGINT),) if INVISIBLE else range(1, signal.NSIG):
+        for number in (int(signal.SIGINT),) if self._raises else range(1, signal.NSIG):
             previous = signal.getsignal(number)
             if _stands_back(number, previous):
                 signal.signal(number, self._note)
@@ -64,10 +67,10 @@ class Interrupts:
             if not callable(previous) or previous is signal.SIG_IGN:
                 continue
             if number == signal.SIGINT and _only_cancels_a_task(previous):
-                if INVISIBLE:
+                if self._raises:
                     raise KeyboardInterrupt
-                redo.raise_in(self._wait.thread, KeyboardInterrupt)
-            elif INVISIBLE:
+                redo.raise_in(self._wait.thread, KeyboardInterrupt())
+            elif self._raises:
                 previous(number, frame)
             else:
                 redo.signal(number)
@@ -93,7 +96,7 @@ class Redo:
 
     def __init__(self) -> None:
         self._signals: List[int] = []
-        self._raise: Optional[Tuple[int, Type[BaseException]]] = None
+        self._raise: Optional[Tuple[int, BaseException]] = None
 
     @property
     def pending(self) -> bool:
@@ -104,9 +107,9 @@ class Redo:
         """The handler of this signal is to run in the main thread."""
         self._signals.append(number)
 
-    def raise_in(self, thread: int, kind: Type[BaseException]) -> None:
-        """An exception of this class is to be raised in this thread."""
-        self._raise = (thread, kind)
+    def raise_in(self, thread: int, error: BaseException) -> None:
+        """This exception is to be raised in this thread."""
+        self._raise = (thread, error)
 
     def attempt(self) -> None:
         """In the link's thread: make what is pending, unless its thread is still in the guest's code."""
@@ -115,9 +118,18 @@ class Redo:
             _signal_again(self._signals[0], main)
             del self._signals[0]
         if self._raise is not None and not _in_our_code(self._raise[0]):
-            thread, kind = self._raise
+            thread, error = self._raise
             self._raise = None
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_carrier(error)))
+
+
+def _carrier(error: BaseException) -> Type[BaseException]:
+    """A class to raise in another thread, which takes classes alone: making an instance of it gives this very exception."""
+    kind = type(error)
+    if kind is KeyboardInterrupt:
+        return kind
+    named = {"__new__": lambda _cls: error, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), named)
 
 
 def _signal_again(number: int, main: int) -> None:

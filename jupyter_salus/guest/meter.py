@@ -69,9 +69,9 @@ class Meter:
         self.native_id = native_id
         self.used_s = 0.0
         self._lock = _thread.allocate_lock()
-        own, process = self._read()
-        self._last = (now, own, process)
-        self._marks: Deque[Tuple[float, float, float]] = deque([self._last], maxlen=16)
+        self._last = self._read()
+        self._imported = False
+        self._marks: Deque[Tuple[float, float]] = deque([(now, 0.0)], maxlen=16)
 
     def _read(self) -> Tuple[float, float]:
         """Wanted CPU of the thread, and CPU of the process."""
@@ -84,30 +84,29 @@ class Meter:
     def hungry(self, now: float, frame: Optional[FrameType], pools: bool) -> bool:
         """Whether the thread has used its allowance and computed for most of the last moment.
 
-        `frame` is where the thread is: nothing is counted while it imports.
+        `frame` is where the thread is. Nothing is counted between two looks of which one finds it importing.
         """
         if not self._lock.acquire(False):
             return False  # the other sampler is at it, or a signal handler interrupted it
         try:
-            own, process = self._read()
+            read = self._read()
             imports = importing(frame)
-            if not imports:
-                used = own - self._last[1]
-                self.used_s += max(used, process - self._last[2]) if pools else used
-            self._last = (now, own, process)
-            enough = self.used_s >= ALLOWANCE_S and not imports and self._mostly_cpu(pools)
+            if not imports and not self._imported:
+                used = read[0] - self._last[0]
+                self.used_s += max(used, read[1] - self._last[1]) if pools else used
+            self._last, self._imported = read, imports
+            enough = self.used_s >= ALLOWANCE_S and not imports and self._mostly_cpu(now)
             if now - self._marks[-1][0] >= _APART_S:
-                self._marks.append(self._last)
+                self._marks.append((now, self.used_s))
             return enough
         finally:
             self._lock.release()
 
-    def _mostly_cpu(self, pools: bool) -> bool:
-        now, own, process = self._last
-        for then, own_then, process_then in reversed(self._marks):
+    def _mostly_cpu(self, now: float) -> bool:
+        for then, used_then in reversed(self._marks):
             span = now - then
             if span >= WINDOW_S:
-                return own - own_then > MOST * span or (pools and process - process_then > MOST * span)
+                return self.used_s - used_then > MOST * span
         return False
 
 

@@ -87,10 +87,11 @@ class Session:
 
     # ---- boundaries --------------------------------------------------------------------------------------------------
 
-    def boundary(self, iterations: int = 1, landing: bool = False) -> None:
+    def boundary(self, iterations: int = 1, raises: bool = INVISIBLE) -> None:
         """A place where a turn may pass on; waits where another session has the device. Raises the user's interrupts only.
 
-        `landing`: at a loop's back-edge, where the caller has looked already whether it may wait.
+        `raises` False: an exception from here wouldn't look, or wouldn't be caught, as one of the user's code; the link's
+        thread makes the interrupt again a moment later, in the user's own frame.
         """
         tally = self.tally
         if self.turn.settled:
@@ -104,7 +105,7 @@ class Session:
         try:
             if self.turn.epoch is None and not self._touches():
                 return
-            self._wait()
+            self._wait(raises)
         except BaseException as error:
             if is_users(error):
                 raise
@@ -139,11 +140,11 @@ class Session:
             meter = self._meters[thread] = Meter(thread, native, time.monotonic())
         return meter
 
-    def _wait(self) -> None:
+    def _wait(self, raises: bool) -> None:
         """Ask for a turn and stand until it comes, or the wait ends otherwise."""
         cell = self.cells.of(threading.get_ident())
         wait = Wait()
-        interrupts = Interrupts(wait)
+        interrupts = Interrupts(wait, raises)
         try:
             # From here to `finish` an interrupt is noted and breaks nothing off half done.
             interrupts.begin()
@@ -156,7 +157,7 @@ class Session:
             self.line.remove(cell)
             interrupts.finish()
         if interrupts.came or wait.outcome is Outcome.INTERRUPTED:
-            self._interrupted(interrupts, wait, cell)
+            self._interrupted(interrupts, wait, cell, raises)
 
     def _look(self, wait: Wait, waited_s: float, cell: Optional[Cell]) -> None:
         if wait.asked_to_end is not None and time.monotonic() - wait.asked_to_end > SIGNAL_S:
@@ -164,17 +165,17 @@ class Session:
         elif cell is not None and wait.outcome is None:
             self.line.show(cell, waited_s, self.turn.explanation)
 
-    def _interrupted(self, interrupts: Interrupts, wait: Wait, cell: Optional[Cell]) -> None:
+    def _interrupted(self, interrupts: Interrupts, wait: Wait, cell: Optional[Cell], raises: bool) -> None:
         """The wait was interrupted: raise where a plain kernel would, else let the thread go on without a turn."""
         if cell is None:
             self._let_go.add(wait.thread)
         elif interrupts.came or wait.is_main:
             interrupts.deliver(users_frame(), self.redo)
             self.watch.wake()
-        elif INVISIBLE:
+        elif raises:
             raise KeyboardInterrupt
         else:
-            self.redo.raise_in(wait.thread, KeyboardInterrupt)
+            self.redo.raise_in(wait.thread, KeyboardInterrupt())
             self.watch.wake()
 
     def _fault(self, error: BaseException) -> None:

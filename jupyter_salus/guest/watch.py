@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LOOK_S, LONGEST_LOOK_S = 0.02, 0.1
 #: Between two looks at a revoked turn, in seconds.
 REVOKED_S = 0.01
+#: How long loops stay unarmed after an interrupt was made again, so that it arrives in the user's code, in seconds.
+QUIET_S = 0.05
 #: Between two looks at a session without an open cell, in seconds, and at a turn that it holds in the background.
 BACKGROUND_S, QUANTUM_S = 1.0, 0.1
 
@@ -31,6 +33,7 @@ class Watch:
         self._session = session
         self._sleep = Sleep()
         self._process_cpu = (time.monotonic(), time.process_time())
+        self._quiet_until = 0.0
         self._threads = threading.active_count() + 1  # the link's own comes yet
         self.loops: Loops = loops_of_this_python(session)
 
@@ -49,9 +52,13 @@ class Watch:
             self.loops.disarm()
             return None
         if session.redo.pending:
+            # Or it would be made in the middle of a check at a back-edge.
+            self.loops.disarm()
             session.redo.attempt()
-            if session.redo.pending:
-                return 0.002
+            self._quiet_until = now + QUIET_S
+            return QUIET_S if not session.redo.pending else 0.002
+        if now < self._quiet_until:
+            return QUIET_S
         if turn.revoked:
             return self._revoked(now)
         self._sleep.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,13 +50,18 @@ def kernel(backend: ScriptedBackend, start_kernel: Callable[..., Kernel]) -> Ker
 class Governed:
     """A kernel and its backend that the tests of a module share; each test begins with an empty record."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
         self.folder = folder
         self.backend = ScriptedBackend(folder / "b.sock")
-        self.kernel = Kernel(self.backend.path)
+        self.kernel = Kernel(self.backend.path, python)
         self.backend.expect(Hello)
         self.kernel.run("import os, sys, time, threading, signal, asyncio\nx = 0")
         self._flags = 0
+
+    def renew(self) -> None:
+        """An empty record, and turns are granted by hand."""
+        self.backend.forget()
+        self.backend.generous = False
 
     def flag(self) -> Path:
         """A file that isn't there yet: what a cell's loop waits for."""
@@ -83,20 +89,30 @@ class Governed:
 
 
 @pytest.fixture(scope="module")
-def shared_kernel(isolated_run: Path) -> Iterator[Governed]:
+def governed_by(isolated_run: Path) -> Iterator[Callable[..., Governed]]:
+    """Makes governed kernels that a module shares, by interpreter."""
+    made: list[Governed] = []
+
+    def make(python: str = sys.executable) -> Governed:
+        made.append(Governed(Path(tempfile.mkdtemp(prefix="js", dir="/tmp")), python))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+        shutil.rmtree(one.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def shared_kernel(governed_by: Callable[..., Governed]) -> Governed:
     """One governed kernel for a module."""
-    folder = Path(tempfile.mkdtemp(prefix="js", dir="/tmp"))
-    made = Governed(folder)
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    return governed_by()
 
 
 @pytest.fixture
 def governed(shared_kernel: Governed) -> Governed:
     """The module's kernel, its backend with an empty record and granting by hand."""
-    shared_kernel.backend.forget()
-    shared_kernel.backend.generous = False
+    shared_kernel.renew()
     return shared_kernel
 
 

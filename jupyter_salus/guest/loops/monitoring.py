@@ -8,6 +8,7 @@ switched off one by one, for good.
 from __future__ import annotations
 
 import sys
+import threading
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -83,12 +84,13 @@ class MonitoredLoops:
         try:
             frame = sys._getframe(1)
             if may_wait(frame, self._session):
-                self._session.boundary(landing=True)
+                self._session.boundary(raises=False)
         except RecursionError:
             return None  # too near to the limit to look whose it is
         except BaseException as error:
-            if not is_users(error):
-                return None
-            error.__traceback__ = without_ours(error.__traceback__)
-            raise
+            if is_users(error):
+                # Raised from here no `try` around the loop would see it.
+                error.__traceback__ = without_ours(error.__traceback__)
+                self._session.redo.raise_in(threading.get_ident(), error)
+                self._session.watch.wake()
         return None

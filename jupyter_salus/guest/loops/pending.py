@@ -18,6 +18,7 @@ import threading
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
+from ..interrupts import INVISIBLE
 from ..meter import frame_of
 from ..trace import is_ours, is_users, without_ours
 from .backedge import at_backedge
@@ -27,9 +28,11 @@ from .landing import has_room, is_measured, may_wait
 if TYPE_CHECKING:
     from ..session import Session
 
-#: Landings in one burst, and the pause between two bursts in seconds: about a tenth of the time is spent landing.
-BURST, PAUSE_S = 200, 0.003
 _CAN_MARK = sys.version_info >= (3, 10)
+#: Landings in one burst, and the pause between two bursts in seconds: about a tenth of the time is spent landing. On 3.9
+#: one landing costs as much as 32, and there is one at nearly every instruction.
+BURST = 200 if _CAN_MARK else 12
+PAUSE_S = 0.003
 
 
 class PendingLoops:
@@ -102,7 +105,7 @@ class PendingLoops:
             self._place = None
         except BaseException as error:
             if is_users(error):
-                self._session.redo.raise_in(threading.get_ident(), type(error))
+                self._session.redo.raise_in(threading.get_ident(), error)
         return 0
 
     def _on_signal(self, signum: int, frame: Optional[FrameType]) -> None:
@@ -126,7 +129,7 @@ class PendingLoops:
         if self._owner.is_users(frame.f_code) and at_backedge(frame):
             self._left = 0
             if may_wait(frame, self._session):
-                self._session.boundary(landing=True)
+                self._session.boundary(raises=INVISIBLE)
             return False
         self._left -= 1
         # Where nothing may be waited for, or the stack is nearly full, a landing only costs.

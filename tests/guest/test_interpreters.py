@@ -1,0 +1,98 @@
+"""The guest in kernels of other Pythons, in environments that know nothing of jupyter_salus: one kernel for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jupyter_salus.protocol.messages import CellFinished, TurnWanted, TurnWithdrawn
+from tests.guest.conftest import Governed
+from tests.guest.interpreters import VERSIONS, interpreter
+from tests.guest.loop_cases import LOOPS, cell
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def shared(request: pytest.FixtureRequest, governed_by: Callable[..., Governed]) -> Governed:
+    """A governed kernel of each version."""
+    return governed_by(interpreter(request.param))
+
+
+@pytest.fixture
+def foreign(shared: Governed) -> Governed:
+    """The version's kernel, its backend with an empty record and granting by hand."""
+    shared.renew()
+    return shared
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_takes_turns(foreign: Governed, name: str) -> None:
+    flag = foreign.flag()
+    request = foreign.kernel.submit(cell(name, flag, foreign.folder))
+    foreign.backend.grant(foreign.backend.expect(TurnWanted).ticket)
+    foreign.pass_a_turn(1)
+    assert foreign.finish(request, flag).text == "ended\n"
+
+
+def test_an_interrupt_ends_a_wait_and_shows_no_frame_of_the_guest(foreign: Governed) -> None:
+    for begin in ("", "await asyncio.sleep(0)\n"):
+        foreign.renew()
+        request = foreign.kernel.submit(begin + "while True: x += 1")
+        foreign.backend.expect(TurnWanted)
+        foreign.kernel.interrupt()
+        ran = foreign.kernel.collect(request)
+        assert ran.status == "error" and "guest" not in ran.traceback
+        assert foreign.kernel.run("print('next')").text == "next\n"
+
+
+def test_what_a_users_handler_raises_in_a_wait_shows_no_frame_of_the_guest(foreign: Governed) -> None:
+    ran = foreign.kernel.run(
+        "import traceback\n"
+        "def late(number, frame): raise TimeoutError('too late')\n"
+        "signal.signal(signal.SIGALRM, late)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 1.0)\n"
+        "try:\n"
+        "    x = 0\n"
+        "    while True: x += 1\n"
+        "except TimeoutError as error:\n"
+        "    names = [one.name for one in traceback.extract_tb(error.__traceback__)]\n"
+        "    print(names[1:], str(error))"
+    )
+    assert ran.text == "['late'] too late\n", ran.traceback
+    foreign.backend.expect(TurnWithdrawn)
+
+
+def test_the_recursion_limit_stays_where_it_is(foreign: Governed) -> None:
+    foreign.backend.generous = True
+    ran = foreign.kernel.run(
+        "def depth():\n"
+        "    frame, count = sys._getframe(), 0\n"
+        "    while frame: frame, count = frame.f_back, count + 1\n"
+        "    return count\n"
+        "def deep(left):\n"
+        "    if left > 0: return deep(left - 1)\n"
+        "    end = time.thread_time() + 0.08\n"
+        "    total = 0\n"
+        "    while time.thread_time() < end: total += 1\n"
+        "    return total > 0\n"
+        "def outcome(room):\n"
+        "    try: return deep(sys.getrecursionlimit() - depth() - room)\n"
+        "    except RecursionError: return 'too deep'\n"
+        "print([outcome(room) for room in range(-3, 12)])"
+    )
+    assert "True, True" in ran.text and ran.text.rindex("too deep") < ran.text.index("True")
+
+
+def test_the_environment_is_as_it_was(foreign: Governed) -> None:
+    foreign.backend.generous = True
+    ran = foreign.kernel.run(
+        "os.chdir('/')\n"
+        "import importlib.util, subprocess\n"
+        "ask = [sys.executable, '-c', 'import importlib.util as u; print(u.find_spec(\"jupyter_salus\"))']\n"
+        "outside = subprocess.run(ask, capture_output=True, text=True, cwd='/').stdout.strip()\n"
+        "import jupyter_salus\n"
+        "jupyter_salus.boundary()\n"
+        "print(outside, list(jupyter_salus.iterations('ab')))"
+    )
+    assert ran.text == "None ['a', 'b']\n", ran.traceback
+    foreign.backend.expect(CellFinished)
