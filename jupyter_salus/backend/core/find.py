@@ -55,9 +55,9 @@ def shed(device: Device, wanted: int, keep: Lane | None = None) -> bool:
     return ledger.free >= wanted
 
 
-def take_lane(device: Device, session: Session) -> Lane:
+def take_lane(device: Device, session: Session, *, alone: bool = False) -> Lane:
     """Make the session a member of a lane that nobody holds, large enough. The caller saw that it fits, or that the
-    device is over its capacity and nobody else can run.
+    device is over its capacity and nobody else can run. `alone`: of one that nobody else is in.
 
     A session that was stopped in mid-iteration brings its E along.
     """
@@ -73,7 +73,7 @@ def take_lane(device: Device, session: Session) -> Lane:
         return lane
     if lane is not None:
         device.leave_lane(session)
-    best = _unused(device, need)
+    best = None if alone else _unused(device, need)
     if best is None:
         shed(device, need)
         best = device.new_lane()

@@ -17,6 +17,7 @@ class Ledger:
 
     __slots__ = (
         "capacity",
+        "changes",
         "device",
         "foreign",
         "held",
@@ -33,6 +34,8 @@ class Ledger:
         self.held = 0
         self.lanes = 0
         self.stopped = 0
+        #: Grows with every booking, even of nothing: whoever watches who is where looks again only then.
+        self.changes = 0
         #: What lanes can't do without now: the needs of their holders.
         self.least = 0
         #: What was given when it was last overdrawn from outside; nothing of ours may go beyond.
@@ -61,11 +64,13 @@ class Ledger:
         """Give bytes to a session, or take them back (below 0)."""
         self._check(amount)
         self.held += amount
+        self.changes += 1
 
     def take_lanes(self, amount: int) -> None:
         """Make lanes larger by so many bytes, or smaller."""
         self._check(amount)
         self.lanes += amount
+        self.changes += 1
 
     def observe_held(self, amount: int) -> None:
         """A session's bytes are so many more than was known."""
@@ -83,6 +88,7 @@ class Ledger:
         self._note()
 
     def _note(self) -> None:
+        self.changes += 1
         if self.given > self.limit:
             self.overdrawn_to = self.given
 

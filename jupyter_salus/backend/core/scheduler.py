@@ -15,7 +15,7 @@ from .config import Config
 from .deadlines import Due
 from .decisions import Decision, ExplainWait
 from .device import Device
-from .find import join, shed
+from .find import join, room_if_lanes_shrink, shed
 from .ledger import Ledger
 from .pace import Pace
 from .session import CLASSES, NO_PROFILE, Session
@@ -85,6 +85,15 @@ class Scheduler:
     def snapshot(self, now: float) -> snapshot.Snapshot:
         """What people may see, at `now`."""
         return snapshot.take(self._state, now)
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever `places` may have changed."""
+        return sum(device.ledger.changes for device in self._state.devices.values())
+
+    def places(self) -> snapshot.Places:
+        """Which session is in which lane and on its device: the part of the snapshot that is cheap to read."""
+        return snapshot.places(self._state)
 
     def check_invariants(self) -> None:
         """Raise `AssertionError` if anything doesn't hold that always must. Slow."""
@@ -448,11 +457,12 @@ class Scheduler:
         session = self._state.session(event.session)
         if session.residency is not Residency.EVICTED:
             raise NotPossible(f"cannot bring session {session.id} back: it is {session.residency.value}")
-        if not shed(session.device, session.out_bytes):
-            free = max(session.device.ledger.free, 0)
+        free = max(room_if_lanes_shrink(session.device), 0)
+        if session.out_bytes > free:
             raise NotPossible(
                 f"cannot bring session {session.id} back: it needs {session.out_bytes} bytes, {free} are free"
             )
+        shed(session.device, session.out_bytes)
         moves.restore(self._state, session, now)
         return session.device
 
@@ -477,6 +487,9 @@ class Scheduler:
         device.ledger.observe_device(event.capacity_bytes, event.foreign_bytes, event.reserve_bytes)
         device.moves, device.side_by_side = event.moves, event.side_by_side
         device.stale = True
+        if not device.side_by_side:
+            for holder in device.holders:
+                holder.resumed = True
         if device.ledger.free < 0:
             shed(device, 0)
         return device

@@ -73,7 +73,7 @@ class Session:
     stops: int = 0
     #: The time from the grant to its work was learned for this turn.
     handed_over: bool = False
-    #: Its turn is one that it had before the backend came back.
+    #: Its turn is one that nobody here would have given: it had it before the backend came back, or the device changed.
     resumed: bool = False
     #: Somebody asked for its eviction while it held a turn.
     evict_asked: bool = False

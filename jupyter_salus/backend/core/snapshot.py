@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .reasons import Reason, reason_of
-from .transitions import HOLDING, Turn, visible
+from .transitions import HOLDING, Residency, Turn, visible
 
 if TYPE_CHECKING:
     from .device import Device
     from .lane import Lane
     from .session import Session
     from .state import State
+
+_ON_DEVICE = frozenset({Residency.RESIDENT, Residency.EVICTING, Residency.RESTORING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,27 @@ class Snapshot:
     devices: tuple[DeviceRow, ...]
     lanes: tuple[LaneRow, ...]
     sessions: tuple[SessionRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Who is where, and nothing else: what is cheap enough to be read after every event."""
+
+    #: (lane, device, bytes).
+    lanes: tuple[tuple[str, str, int], ...]
+    #: (session, its lane or None, whether its bytes are on the device or have their room there).
+    sessions: tuple[tuple[str, str | None, bool], ...]
+
+
+def places(state: State) -> Places:
+    """The places of now. Reads only."""
+    return Places(
+        tuple((lane.id, device.id, lane.size) for device in state.devices.values() for lane in device.lanes.values()),
+        tuple(
+            (session.id, None if session.lane is None else session.lane.id, session.residency in _ON_DEVICE)
+            for session in state.sessions.values()
+        ),
+    )
 
 
 def take(state: State, now: float) -> Snapshot:

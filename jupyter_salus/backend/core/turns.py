@@ -72,7 +72,7 @@ def grant(state: State, session: Session, now: float) -> None:
     device = session.device
     if session.residency is Residency.ABSENT:
         admit(state, session, now)
-    lane = take_lane(device, session)
+    lane = take_lane(device, session, alone=state.config.lanes == "off")
     session.to_turn(Turn.RUNNING)
     lane.hold(session)
     device.holders.append(session)
