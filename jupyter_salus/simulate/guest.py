@@ -62,22 +62,28 @@ class Guest:
         self.request = 0
         #: A request is out and not answered.
         self.asking = False
-        #: (iterations done, bytes, whether they are persistent): what it will ask for on its way through the first iteration.
-        self.asks: deque[tuple[float, int, bool]] = deque(self._plan_asks() if asks_for_memory else ())
+        #: (iterations done, bytes): what it will ask for on its way through the first iteration, its P first.
+        self.asks: deque[tuple[float, int]] = deque(self._plan_asks() if asks_for_memory else ())
         self.measured = not asks_for_memory
         # For the log: the last iteration whose end is written.
         self.logged = 0
 
-    def _plan_asks(self) -> list[tuple[float, int, bool]]:
+    def _plan_asks(self) -> list[tuple[float, int]]:
         workload = self.job.workload
-        asks = [(0.0, workload.persistent_bytes, True)] if workload.persistent_bytes else []
+        asks = [(0.0, workload.persistent_bytes)] if workload.persistent_bytes else []
         step = self.job.growth_bytes or workload.ephemeral_bytes
         steps = math.ceil(workload.ephemeral_bytes / step) if step else 0
         left = workload.ephemeral_bytes
         for number in range(steps):
-            asks.append((number / steps, min(step, left), False))
+            asks.append((number / steps, min(step, left)))
             left -= step
         return asks
+
+    def measure(self) -> None:
+        """At its first boundary it shows which of its bytes stay: what persists isn't known before."""
+        self.measured = True
+        self.persistent_bytes = self.job.workload.persistent_bytes
+        self.ephemeral_bytes = self.job.workload.ephemeral_bytes
 
     @property
     def id(self) -> str:
@@ -89,8 +95,9 @@ class Guest:
 
     @property
     def held_bytes(self) -> int:
-        """What a move takes along: P, and in mid-iteration E."""
-        return self.persistent_bytes + (0 if self.at_boundary else self.ephemeral_bytes)
+        """What a move takes along: P, and E unless it is at a boundary (before its first one nothing counts as P yet)."""
+        empty = self.at_boundary and self.measured
+        return self.persistent_bytes + (0 if empty else self.ephemeral_bytes)
 
     @property
     def remaining(self) -> int:

@@ -2,7 +2,8 @@
 
 What its lines mean, beyond the names:
 - `resident` comes when a job's P gets its room, at the start of a return already; `evict` when it is really off the device.
-- `member` says in which lane a job counts and with which E; `park` that it is resident and counts in none.
+- `member` says in which lane a job counts and with which E; `park` that it is resident and counts in none. Where memory is
+  learned, all that a job has before its first boundary is E; then `member` and `resident` come again with what stays.
 - `lane_size` gives a lane's size in `e_mib`; lanes shrink before and grow ahead of the members that need it.
 - `stop` with an `e_mib` above 0 is a stop in mid-iteration: that much is still held, beside its lane.
 - `iteration` stands at the end of each single iteration, whoever was told of it.

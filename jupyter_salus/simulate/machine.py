@@ -269,6 +269,7 @@ class Machine:
         guest.state = State.RUNNING
         guest.settled_at = self.clock.now
         device.running[guest.id] = guest
+        self.placement.stopped(guest, 0)
         self._note("run", guest.job, device, lane=guest.lane)
         self._respeed(device, newcomer=guest)
 
@@ -278,9 +279,7 @@ class Machine:
         guest.settle(self.clock.now, device.device_part)
         guest.appointment += 1
         if device.running.pop(guest.id, None) is not None:
-            self._note(
-                "stop", guest.job, device, lane=guest.lane, held=0 if guest.at_boundary else guest.ephemeral_bytes
-            )
+            self._note("stop", guest.job, device, lane=guest.lane, held=held)
             self._respeed(device)
 
     def _aim(self, guest: Guest) -> None:
@@ -333,8 +332,10 @@ class Machine:
             self._go_on(guest)
             return
         if not guest.measured:
-            guest.measured = True
+            guest.measure()
+            self.placement.changed(guest, self.clock.now)
             self._tell(events.MemoryMeasured(guest.id, guest.persistent_bytes, guest.ephemeral_bytes))
+            self._note("resident", guest.job, device)
         if guest.done >= guest.job.iterations:
             self._halt(guest)
             self._finish(guest, device)
@@ -397,6 +398,7 @@ class Machine:
         guest.settle(self.clock.now, self.devices[guest.device].device_part)
         held = 0 if guest.at_boundary else guest.ephemeral_bytes
         self._halt(guest, held=held)
+        self.placement.stopped(guest, held)
         self._give_back(guest)
         self._tell(events.TurnReleased(guest.id, decision.epoch, guest.ticket, stopped_bytes=held))
 
@@ -407,13 +409,8 @@ class Machine:
         if not guest.asking or guest.request != decision.request:
             return
         guest.asking = False
-        _, size, persistent = guest.asks.popleft()
-        if persistent:
-            guest.persistent_bytes += size
-            self._note("resident", guest.job, self.devices[guest.device])
-        else:
-            guest.ephemeral_bytes += size
-        self.placement.grown(guest, self.clock.now)
+        guest.ephemeral_bytes += guest.asks.popleft()[1]
+        self.placement.changed(guest, self.clock.now)
         if guest.state is State.GROWING:
             self._go_on(guest)
 

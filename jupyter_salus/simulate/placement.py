@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..backend.core.scheduler import Scheduler
-from ..backend.core.transitions import Residency
-from .guest import Guest
+from .guest import Guest, State
 from .log import Log
 from .report import Tally
-
-ON_DEVICE = frozenset({Residency.RESIDENT, Residency.EVICTING, Residency.RESTORING})
 
 
 class Placement:
@@ -28,36 +25,48 @@ class Placement:
         #: Lane by session, and (device, bytes) by lane, as last seen.
         self._lane_of: dict[str, str] = {}
         self._sizes: dict[str, tuple[str, int]] = {}
-        self.residents = 0
+        #: Bytes outside lanes, by device and by session.
+        self._held: dict[str, int] = {}
+        self._held_of: dict[str, int] = {}
+        self._residents = 0
+        self._seen = 0
 
     def observe(self, now: float) -> None:
         """Look at the core after an event was handled."""
-        state = self._scheduler._state
-        lanes: dict[str, tuple[str, int]] = {}
-        for device in state.devices.values():
-            self._tally.committed_max_bytes = max(self._tally.committed_max_bytes, device.ledger.given)
-            for lane in device.lanes.values():
-                lanes[lane.id] = (device.id, lane.size)
+        changes = self._scheduler.changes
+        if changes == self._seen:
+            return
+        self._seen = changes
+        places = self._scheduler.places()
+        lanes = {lane: (device, size) for lane, device, size in places.lanes}
+        lane_of = {session: lane for session, lane, _ in places.sessions if lane is not None}
         self._tally.lanes_max = max(self._tally.lanes_max, len(lanes))
-        guests = self._guests
-        lane_of: dict[str, str] = {}
-        for session in state.sessions.values():
-            if session.lane is not None:
-                lane_of[session.id] = session.lane.id
         if self._log.wanted:
             self._write_sizes(now, lane_of, lanes)
-        for session in state.sessions.values():
-            guest = guests[session.id]
-            if not guest.resident and session.residency in ON_DEVICE:
-                guest.resident = True
-                self.residents += 1
-                self._line(now, "resident", guest, None)
-        self._tally.resident_max = max(self._tally.resident_max, self.residents)
+        for session, _, on_device in places.sessions:
+            if on_device:
+                guest = self._guests[session]
+                if not guest.resident and guest.state is not State.GONE:
+                    guest.resident = True
+                    self._residents += 1
+                    self._count(guest, guest.persistent_bytes)
+                    self._line(now, "resident", guest, None)
+        self._tally.resident_max = max(self._tally.resident_max, self._residents)
         if self._log.wanted:
-            for member, where in lane_of.items():
-                if self._lane_of.get(member) != where:
-                    self._line(now, "member", guests[member], where)
+            for session, lane in lane_of.items():
+                if self._lane_of.get(session) != lane:
+                    self._line(now, "member", self._guests[session], lane)
         self._lane_of, self._sizes = lane_of, lanes
+        committed = dict(self._held)
+        for name, size in lanes.values():
+            committed[name] = committed.get(name, 0) + size
+        self._tally.committed_max_bytes = max(self._tally.committed_max_bytes, *committed.values(), 0)
+
+    def _count(self, guest: Guest, held: int) -> None:
+        """Have so many bytes of a guest count outside lanes."""
+        before = self._held_of.get(guest.id, 0)
+        self._held_of[guest.id] = held
+        self._held[guest.device] = self._held.get(guest.device, 0) + held - before
 
     def _write_sizes(self, now: float, lane_of: dict[str, str], sizes: dict[str, tuple[str, int]]) -> None:
         for session, lane in self._lane_of.items():
@@ -80,10 +89,18 @@ class Placement:
         """A guest's bytes are off the device: it was moved out, or its process ended."""
         if guest.resident:
             guest.resident = False
-            self.residents -= 1
+            self._residents -= 1
+        self._count(guest, 0)
 
-    def grown(self, guest: Guest, now: float) -> None:
-        """A member's memory is more than it was."""
+    def stopped(self, guest: Guest, held: int) -> None:
+        """A guest was stopped in mid-iteration and keeps so much beside its P, or goes on (0)."""
+        if guest.resident:
+            self._count(guest, guest.persistent_bytes + held)
+
+    def changed(self, guest: Guest, now: float) -> None:
+        """A member's memory isn't what it was."""
+        if guest.resident:
+            self._count(guest, guest.persistent_bytes)
         lane = self._lane_of.get(guest.id)
         if lane is not None:
             self._line(now, "member", guest, lane)

@@ -113,11 +113,13 @@ def test_lanes_off_and_one_are_what_they_say(files, capsys):
     assert main(arguments(files, "--lanes", "one", "--json")) == 0
     assert figures(capsys)["max_lanes"] == 1
     assert main(arguments(files, "--lanes", "off", "--json", "--log", str(files / "log"))) == 0
-    members: dict[str, set[str]] = {}
+    lane_of: dict[str, str] = {}
     for line in map(json.loads, (files / "log").read_text().splitlines()):
         if line["event"] == "member":
-            members.setdefault(line["lane"], set()).add(line["job"])
-    assert all(len(jobs) == 1 for jobs in members.values())
+            assert line["lane"] not in lane_of.values() or lane_of.get(line["job"]) == line["lane"]
+            lane_of[line["job"]] = line["lane"]
+        elif line["event"] in ("park", "evict", "finish"):
+            lane_of.pop(line["job"], None)
 
 
 def test_startup_is_host_work_that_overlaps(files, capsys):
