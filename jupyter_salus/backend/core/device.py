@@ -53,6 +53,7 @@ class Device:
     __slots__ = (
         "absent",
         "blocked",
+        "fixed_bytes",
         "going_bytes",
         "handover_s",
         "holders",
@@ -108,6 +109,8 @@ class Device:
         self.idle = Order()
         #: Residents that want or hold a turn, by E.
         self.needs = Order()
+        #: Bytes of sessions that can't be moved.
+        self.fixed_bytes = 0
         #: Holders that wait for room, those that asked first first.
         self.blocked: list[Session] = []
         #: Bytes of moves out and of peers that are gone: they come back by themselves.

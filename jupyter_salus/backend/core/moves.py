@@ -31,7 +31,8 @@ LOOK = 64
 def find_victims(
     state: State, session: Session, shortage: int, staying: Collection[Session], now: float
 ) -> list[Session] | None:
-    """Sessions whose bytes would make up for the shortage; None: there aren't enough.
+    """Sessions whose bytes would make up for the shortage; None: there aren't enough. For a starving session those that
+    there are: the others' moves were refused for now, and its room is kept.
 
     `staying`: sessions that are to run beside it. A holder that isn't among them is a victim once its turn is over; it
     is in the answer too, and the caller moves only those that hold no turn.
@@ -45,7 +46,7 @@ def find_victims(
         return _fewest(victims, -left)
     ledger = device.ledger
     most = ledger.held + ledger.stopped - device.going_bytes
-    if session.silent or most < shortage:
+    if session.silent or (most < shortage and not session.starving):
         return None
     place = (state.key(session, now), session.number)
     free_to_move = _moves_freely(state, session, now)
@@ -85,7 +86,7 @@ def find_victims(
                 left -= holder.held_bytes
         if left <= 0:
             return _fewest(victims, -left)
-    return None
+    return victims if session.starving else None
 
 
 def _fewest(victims: list[Session], spare: int) -> list[Session]:

@@ -188,7 +188,8 @@ def _choose(state: State, device: Device, now: float) -> Plan:
                 continue
             gained = _make_room(state, session, cost - plan.room, plan, now)
             if plan.room + gained < cost:
-                if not (misses or plan.newcomers) and device.policy.keeps_room and cost <= plan.room + plan.bound:
+                if _keeps_room(device, session, cost, plan, first=not (misses or plan.newcomers)):
+                    plan.room += gained
                     plan.choose(session, cost)
                 else:
                     misses += 1
@@ -200,6 +201,16 @@ def _choose(state: State, device: Device, now: float) -> Plan:
     if not plan.count and not device.holders and not device.moves:
         _regardless(device, plan)
     return plan
+
+
+def _keeps_room(device: Device, session: Session, cost: int, plan: Plan, *, first: bool) -> bool:
+    """Whether the room of a session that doesn't fit yet is kept from all that come after it.
+
+    For a starving one wherever it can be had at all; else for the first one, if only holders inside their quantum have it.
+    """
+    if session.starving:
+        return device.ledger.limit - device.fixed_bytes >= cost
+    return first and device.policy.keeps_room and cost <= plan.room + plan.bound
 
 
 def _regardless(device: Device, plan: Plan) -> None:

@@ -87,12 +87,18 @@ class State:
     def hold(self, session: Session, amount: int) -> None:
         """Give a session so many bytes more outside lanes. Raises `LedgerOverdrawn` and changes nothing."""
         session.device.ledger.take_held(amount)
-        session.held_bytes += amount
+        self._count(session, amount)
 
     def observe(self, session: Session, amount: int) -> None:
         """A session has so many bytes more outside lanes, asked or not."""
         session.device.ledger.observe_held(amount)
+        self._count(session, amount)
+
+    @staticmethod
+    def _count(session: Session, amount: int) -> None:
         session.held_bytes += amount
+        if not session.evictable:
+            session.device.fixed_bytes += amount
 
     def charge(self, session: Session, now: float) -> None:
         """Count the device time of a holder up to now."""
