@@ -1,0 +1,64 @@
+"""The reference pages: each public thing of the code is in them, in words."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from jupyter_salus import errors
+from jupyter_salus.cli.table import COMMANDS
+from jupyter_salus.protocol import codec
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    pytest.importorskip("yaml", reason="the event schema is read as YAML")
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_command_has_its_section(generate):
+    page = generate.commands()
+    assert all(f"## jupyter salus {name}" in page for name in COMMANDS)
+
+
+def test_every_setting_says_what_for(generate):
+    rows = [line for line in generate.settings().splitlines() if line.startswith("| `")]
+    assert len(rows) > 10
+    assert [row for row in rows if not row.rpartition("|")[0].rpartition("|")[2].strip()] == []
+
+
+def test_every_error_code_is_listed_with_its_sentence(generate):
+    page = generate.error_codes()
+    for cls in generate._tree(errors.SalusError):
+        assert cls.__doc__, cls
+        assert f"`{cls.code}`" in page
+
+
+def test_every_message_has_its_section_and_a_docstring_of_its_own(generate):
+    page = generate.wire()
+    for kind, cls in codec.kinds().items():
+        assert f"\n## {kind}\n" in page
+        assert not (inspect.getdoc(cls) or f"{cls.__name__}(").startswith(f"{cls.__name__}(")
+
+
+def test_every_endpoint_of_the_openapi_file_is_there(generate):
+    page = generate.rest()
+    spec = json.loads((DOCS.parent / "jupyter_salus" / "server" / "openapi.json").read_text("utf-8"))
+    assert spec["paths"]
+    assert all(f" {path}\n" in page for path in spec["paths"])
+
+
+def test_event_and_gauges_are_described(generate):
+    assert "`previous_revision`" in generate.events()
+    assert generate.metrics().count("| `salus_") >= 5
