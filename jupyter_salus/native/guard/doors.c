@@ -284,8 +284,11 @@ static uintptr_t driver_at(const void *address, const char **file)
     return strncmp(slash ? slash + 1 : info.dli_fname, "libcuda.so", 10) == 0 ? (uintptr_t)info.dli_fbase : 0;
 }
 
+static int useless_in_child;
+
 static void before_fork(void)
 {
+    useless_in_child = contexts_count() > 0;
     pthread_mutex_lock(&doors_lock);
     pthread_mutex_lock(&orders_lock);
     gate_before_fork();
@@ -315,7 +318,7 @@ static void after_fork_here(void)
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&doors_lock, NULL);
-    int useless = contexts_count() > 0;
+    int useless = useless_in_child;
     link_after_fork();
     orders_after_fork();
     gate_after_fork(1, guard_on && !useless);
@@ -326,6 +329,13 @@ static void after_fork_in_child(void)
     contexts_after_fork();
     captures_after_fork();
     guard_on = guard_on && !useless;
+}
+
+/* A driver without virtual memory (before CUDA 10.2) is left alone: the session is plain. */
+static int moves_memory(void)
+{
+    return door_slot[SYMBOL_cuMemCreate] && door_slot[SYMBOL_cuMemSetAccess] && door_slot[SYMBOL_cuMemAlloc_v2] &&
+           door_slot[SYMBOL_cuMemHostRegister_v2] && door_slot[SYMBOL_cuDevicePrimaryCtxGetState];
 }
 
 /* Fills the slots; with the lock held. */
@@ -339,7 +349,7 @@ static void meet(const char *file)
         void *real = salus_next_dlsym(driver_handle, table[i].name);
         door_slot[i] = real != wrapper_of((int)i) ? real : NULL;
     }
-    if (socket && *socket) {
+    if (socket && *socket && moves_memory()) {
         gate_begin(1, link_want_turn);
         pthread_atfork(before_fork, after_fork_here, after_fork_in_child);
         guard_on = 1;

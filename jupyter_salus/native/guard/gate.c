@@ -51,6 +51,7 @@ struct flight *gate_join(void)
     for (struct flight *f = atomic_load(&gate.flights); f; f = f->next) {
         int none = 0;
         if (atomic_compare_exchange_strong(&f->taken, &none, 1)) {
+            f->depth = 0; /* its last owner may have been a thread of ours, which passes freely */
             gate_mine = f;
             break;
         }

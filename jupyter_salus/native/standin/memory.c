@@ -350,6 +350,18 @@ ENTRY CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prope
     });
 }
 
+/* Sharing with other processes isn't modelled. */
+ENTRY CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, int type,
+                                            unsigned long long flags)
+{
+    NEED_INIT;
+    (void)out;
+    (void)handle;
+    (void)type;
+    (void)flags;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 /* --- the native allocator -------------------------------------------------------------------------------------------- */
 
 CUresult memory_native(struct salus_ctx *context, uint64_t bytes, int pooled, CUdeviceptr *address)
