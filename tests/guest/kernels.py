@@ -54,7 +54,7 @@ class Kernel:
             env.update(
                 JUPYTER_SALUS_SOCKET=str(socket),
                 JUPYTER_SALUS_SESSION=session,
-                JUPYTER_SALUS_TOKEN="t-" + session,
+                JUPYTER_SALUS_TOKEN="token-of-" + session,
                 JUPYTER_SALUS_INCARNATION="1",
                 JUPYTER_SALUS_KERNEL_ID=session,
                 JUPYTER_SALUS_NAME=f"{session}.ipynb",

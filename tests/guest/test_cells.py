@@ -13,7 +13,7 @@ from tests.guest.scripted import ScriptedBackend
 def test_the_hello_says_who_the_kernel_is(backend: ScriptedBackend, start_kernel: Callable[..., Kernel]) -> None:
     kernel = start_kernel(backend.path, session="abc")
     hello = backend.expect(Hello)
-    assert (hello.role, hello.session, hello.token, hello.incarnation) == ("guest", "abc", "t-abc", 1)
+    assert (hello.role, hello.session, hello.token, hello.incarnation) == ("guest", "abc", "token-of-abc", 1)
     assert (hello.pid, hello.name, hello.path) == (kernel.pid, "abc.ipynb", "work/abc.ipynb")
     assert hello.persistent_bytes is not None and hello.persistent_bytes > 1_000_000
 

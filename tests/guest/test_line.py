@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from jupyter_salus.protocol.messages import TurnWanted
@@ -16,7 +17,7 @@ def kinds(ran: Ran) -> list[str]:
 
 def wait_for_line(governed: Governed, request: str) -> list[dict[str, Any]]:
     """What was published for the request up to the line."""
-    seen = []
+    seen: list[dict[str, Any]] = []
     client = governed.kernel.client
     while not seen or seen[-1]["msg_type"] != "stream":
         message = client.get_iopub_msg(timeout=60)
@@ -60,8 +61,6 @@ def no_line(governed: Governed, code: str, metadata: dict[str, Any]) -> Ran:
     # Long enough for a line to be there if it came; a late look makes the test weaker, never wrong.
     governed.kernel.client.control_channel.send(governed.kernel.client.session.msg("kernel_info_request"))
     governed.kernel.client.get_control_msg(timeout=60)
-    import time
-
     time.sleep(1.6)
     governed.backend.grant(ticket)
     return governed.finish(request, flag)
@@ -108,9 +107,8 @@ def test_status_says_what_the_kernel_has(governed: Governed) -> None:
 
 def test_free_lets_go_of_what_an_error_held(governed: Governed) -> None:
     governed.backend.generous = True
-    governed.kernel.run(
-        "import weakref\nclass Big: pass\ndef fail():\n    global ref\n    big = Big(); ref = weakref.ref(big)\n    1/0"
-    )
+    governed.kernel.run("import weakref\nclass Big: pass")
+    governed.kernel.run("def fail():\n    global ref\n    big = Big(); ref = weakref.ref(big)\n    1/0")
     assert governed.kernel.run("fail()").status == "error"
     assert governed.kernel.run("print(ref() is None)").text == "False\n"
     assert "Released" in governed.kernel.run("%salus free").text
