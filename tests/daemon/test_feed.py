@@ -197,8 +197,11 @@ def test_names_stand_where_the_core_has_ids() -> None:
     assert with_names("nothing", named) == "nothing"
 
 
-def gauged(pid: int = 1) -> tuple[Gauges, Record]:
-    gauges, record = Gauges(HostDevice(4096 * MIB)), Record("s1", 7, "ada", 1, "host", 0.0, pid=pid)
+def gauged(pid: int = 1, clock: FakeClock | None = None) -> tuple[Gauges, Record]:
+    gauges, record = (
+        Gauges(HostDevice(4096 * MIB), clock or FakeClock()),
+        Record("s1", 7, "ada", 1, "host", 0.0, pid=pid),
+    )
     record.core_id = "s1"
     gauges.opened(record, 100 * MIB)
     return gauges, record
@@ -212,6 +215,22 @@ def test_growth_between_boundaries_is_persistent_and_what_went_again_ephemeral()
     assert measured == core.MemoryMeasured("s1", 300 * MIB, 600 * MIB)
     assert gauges.sampled(record, Usage(350 * MIB, 0, (1,))) is None
     assert gauges.boundary(record, 300 * MIB, 400 * MIB) == core.MemoryMeasured("s1", None, 100 * MIB)
+
+
+def test_a_loop_that_tells_of_no_boundary_is_known_by_its_samples() -> None:
+    clock = FakeClock()
+    gauges, record = gauged(clock=clock)
+    record.epoch = 1
+    told = []
+    for number in range(60):
+        clock.advance(0.1)
+        # It allocates 400 MiB for good, and 200 MiB more in each iteration.
+        measured = gauges.sampled(record, Usage((500 + 200 * (number % 2)) * MIB, 0, (1,)))
+        if measured is not None:
+            told.append((measured.persistent_bytes, measured.ephemeral_bytes))
+    # What held from before is the lowest at first; then the loop's own figures.
+    assert told[-1] in ((500 * MIB, 200 * MIB), (None, 200 * MIB))
+    assert 2 <= len(told) <= 3
 
 
 def test_children_count_with_the_session() -> None:

@@ -86,7 +86,7 @@ class Backend:
         self.connections: set[Connection] = set()
         self.records = Records()
         self.loop = Loop(Scheduler(config), clock, log, debug)
-        self.gauges = Gauges(device)
+        self.gauges = Gauges(device, clock)
         self.profiles = Profiles(state / "profiles.json", log)
         self.journal = Journal(state / journal_name(address), config, secrets.token_hex(8))
         self.words = Words(clock, self.records.named, self._public)

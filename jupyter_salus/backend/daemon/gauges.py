@@ -2,7 +2,10 @@
 
 P is what a session holds at a boundary: the guest says so for its process, the last sample for its children. E is the
 highest sample since the boundary before, less the larger of both boundaries' P: what came and stayed in between is P's
-growth, not E. Small changes aren't told, so that nobody is woken by the breathing of an allocator.
+growth, not E. A session in its turn that tells of no boundary for a while (nobody wants its turn, so its loop says
+nothing) comes down to its P at each boundary all the same: the lowest sample stands for it.
+
+Small changes aren't told, so that nobody is woken by the breathing of an allocator.
 """
 
 from __future__ import annotations
@@ -11,17 +14,23 @@ from dataclasses import dataclass
 
 from ..core.events import MemoryMeasured
 from ..devices.base import Device, Usage
+from .clock import Clock
 from .records import Record
 
 #: A figure is told when it differs by so many bytes from what was told, and by this share of it.
 STEP_BYTES = 1024 * 1024
 STEP_SHARE = 0.01
+#: Seconds without a boundary told after which samples alone stand for P and E.
+SILENT_S = 2.0
 
 
 @dataclass(slots=True)
 class _Gauge:
     persistent_bytes: int = 0
     peak_bytes: int = 0
+    low_bytes: int = 0
+    #: When the last boundary was told, or samples stood for one.
+    at: float = 0.0
     children_bytes: int = 0
     told_persistent: int = -1
     told_ephemeral: int = 0
@@ -30,8 +39,9 @@ class _Gauge:
 class Gauges:
     """One gauge for each session that the core knows."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, clock: Clock) -> None:
         self.device = device
+        self._clock = clock
         self._gauges: dict[Record, _Gauge] = {}
 
     @property
@@ -43,7 +53,7 @@ class Gauges:
         """A session opens: its P to begin with, as its guest says it; what it held before it came back, otherwise."""
         before = self._gauges.get(record, _Gauge())
         held = max(0, said_bytes) if said_bytes is not None else before.persistent_bytes
-        self._gauges[record] = _Gauge(held, held, told_persistent=held)
+        self._gauges[record] = _Gauge(held, held, held, self._clock.now(), told_persistent=held)
         return held
 
     def closed(self, record: Record) -> None:
@@ -57,7 +67,7 @@ class Gauges:
             return None
         before, now = gauge.persistent_bytes, resident_bytes + gauge.children_bytes
         peak = max(gauge.peak_bytes, now, (peak_bytes or 0) + gauge.children_bytes if peak_bytes else 0)
-        gauge.persistent_bytes = gauge.peak_bytes = now
+        self._begin(gauge, now)
         return self._told(record, gauge, max(0, peak - max(before, now)))
 
     def sampled(self, record: Record, usage: Usage) -> MemoryMeasured | None:
@@ -67,16 +77,26 @@ class Gauges:
             return None
         record.pids = usage.pids
         gauge.children_bytes = usage.children_bytes
+        if record.epoch is None:
+            self._begin(gauge, usage.resident_bytes)
+            return self._told(record, gauge, None)
         gauge.peak_bytes = max(gauge.peak_bytes, usage.resident_bytes)
-        if record.epoch is not None:
+        gauge.low_bytes = min(gauge.low_bytes, usage.resident_bytes)
+        if self._clock.now() - gauge.at < SILENT_S:
             return None
-        gauge.persistent_bytes = gauge.peak_bytes = usage.resident_bytes
-        return self._told(record, gauge, None)
+        low, peak = gauge.low_bytes, gauge.peak_bytes
+        self._begin(gauge, usage.resident_bytes)
+        gauge.persistent_bytes = low
+        return self._told(record, gauge, peak - low)
 
     def free(self, record: Record) -> bool:
         """Whether the device shows nothing of a session any more, nor of the children that were seen with it."""
         pids = record.pids or ((record.pid,) if record.pid else ())
         return not pids or self.device.remains(pids) is None
+
+    def _begin(self, gauge: _Gauge, held_bytes: int) -> None:
+        gauge.persistent_bytes = gauge.peak_bytes = gauge.low_bytes = held_bytes
+        gauge.at = self._clock.now()
 
     def _told(self, record: Record, gauge: _Gauge, ephemeral: int | None) -> MemoryMeasured | None:
         persistent: int | None = gauge.persistent_bytes
