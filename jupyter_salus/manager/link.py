@@ -29,8 +29,9 @@ T = TypeVar("T")
 
 #: What a kernel's start, interrupt or cull waits for the backend at most, in seconds.
 PATIENCE_S = 2.0
-#: The pause after a lost connection, and after failures in a row up to the last, in seconds; each times 0.5 to 1.5.
-PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+#: The pause after a lost connection, and after failures in a row up to the last, in seconds; each times 0.5 to 1.5. Where a
+#: backend of our own doesn't come up, each attempt is a process; elsewhere it is one call.
+PAUSES_S = {"own": (0.1, 0.5, 1.0, 2.0, 5.0, 10.0), "system": (0.1, 0.2, 0.5, 1.0), "configured": (0.1, 0.2, 0.5, 1.0)}
 
 
 class Link:
@@ -115,18 +116,19 @@ class Link:
 
     async def _keep(self) -> None:
         failures = 0
+        pauses = PAUSES_S[self.address.kind]
         while not self._closing:
             try:
                 peer = await self._connect()
             except (SalusError, OSError) as error:
                 self._tell(str(error))
-                await self._pause(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
+                await self._pause(pauses[min(failures, len(pauses) - 1)])
                 failures += 1
                 continue
             except Exception:
                 self.log.exception("Salus: cannot connect to the backend at %s", self.address.path)
                 self._tell(f"cannot connect to the backend at {self.address.path}")
-                await self._pause(PAUSES_S[-1])
+                await self._pause(pauses[-1])
                 continue
             failures = 0
             self._peer, self.problem = peer, None
@@ -139,7 +141,7 @@ class Link:
             await peer.close()
             if not self._closing:
                 self._tell(f"cannot reach the backend at {self.address.path}: {peer.closed.result()}")
-                await self._pause(PAUSES_S[0])
+                await self._pause(pauses[0])
 
     async def _connect(self) -> Peer:
         """Raises `BackendGone` and what else a hello is refused with."""

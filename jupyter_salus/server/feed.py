@@ -29,7 +29,7 @@ PATIENCE_S = 2.0
 #: Between two looks at the names while changes arrive, in seconds; who asks for the state gets those of that moment.
 NAMING_S = 1.0
 #: Pauses between attempts to connect, in seconds; the last one repeats. Each times 0.5 to 1.5.
-PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+PAUSES_S = (0.1, 0.2, 0.5, 1.0)
 
 
 class Feed:
@@ -57,6 +57,7 @@ class Feed:
         self._peer: Peer | None = None
         self._problem: SalusError | None = None
         self._first = asyncio.Event()
+        self._known = False
         self._task: asyncio.Task[None] | None = None
         self._pending: StateChanged | None = None
         self._told_at = float("-inf")
@@ -87,12 +88,18 @@ class Feed:
         return self._peer is not None and self._first.is_set()
 
     async def state(self) -> HeldState:
-        """The state with today's names. Raises `BackendGone` where no backend is there, after a moment's patience."""
+        """The state with the names of this moment. Raises `BackendGone` where no backend is there.
+
+        A backend that was there and is gone is told at once; only its first start is waited for.
+        """
         self.start()
-        try:
-            await asyncio.wait_for(self._first.wait(), PATIENCE_S if self._task is not None else 0)
-        except TimeoutError as error:
-            raise self._gone() from error
+        if not self._first.is_set():
+            if self._known or self._task is None:
+                raise self._gone()
+            try:
+                await asyncio.wait_for(self._first.wait(), PATIENCE_S)
+            except TimeoutError as error:
+                raise self._gone() from error
         await self._name()
         return self.held
 
@@ -181,6 +188,7 @@ class Feed:
         self._told_at = time.monotonic()
         moved = self.held.apply(change)
         self._first.set()
+        self._known = True
         self._tell(self.held.event(change))
         for session, (before, after) in moved.items():
             self._moved(session, before, after)
