@@ -17,11 +17,12 @@ from jupyter_salus.backend.daemon.gauges import STEP_BYTES, Gauges
 from jupyter_salus.backend.daemon.history import History
 from jupyter_salus.backend.daemon.peers import Credentials
 from jupyter_salus.backend.daemon.records import Record, Records
+from jupyter_salus.backend.daemon.servers import FORSAKEN_S, Servers
 from jupyter_salus.backend.daemon.state import with_names
 from jupyter_salus.backend.devices.base import Usage
 from jupyter_salus.backend.devices.host import HostDevice
 from jupyter_salus.protocol.codec import Message
-from jupyter_salus.protocol.messages import StateChanged
+from jupyter_salus.protocol.messages import Announce, StateChanged
 from jupyter_salus.testing import FakeClock
 
 MIB = 1024**2
@@ -260,3 +261,23 @@ def test_what_is_measured_of_a_closed_session_is_nothing() -> None:
     gauges.closed(record)
     assert gauges.sampled(record, Usage(1, 0, (1,))) is None
     assert gauges.boundary(record, 1, None) is None
+
+
+def test_kernels_of_a_server_that_is_gone_are_forgotten_after_a_while() -> None:
+    clock, records, ended = FakeClock(), Records(), []
+
+    class Ends:
+        def end(self, record: Record) -> None:
+            ended.append(record)
+
+    servers = Servers(records, Ends(), clock, "host", lambda: None)  # type: ignore[arg-type]
+    server = Listener(clock)
+    servers.announce(server, Announce(1, "s1", "a-long-token", 1))
+    for connected, seconds in (([server], 1000.0), ([], FORSAKEN_S - 1), ([server], 1.0), ([], FORSAKEN_S - 1)):
+        servers.forget_forsaken(connected)
+        clock.advance(seconds)
+    servers.forget_forsaken([])
+    assert ended == []
+    clock.advance(1.0)
+    servers.forget_forsaken([])
+    assert [record.session for record in ended] == ["s1"]

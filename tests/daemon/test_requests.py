@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +13,8 @@ import pytest
 from jupyter_salus.errors import BadValue, NotAllowed, NotPossible, SalusError, UnknownDevice, UnknownSession
 from tests.daemon.speaking import Daemon, Talker
 
-ROW = {
-    "id", "kernel_id", "incarnation", "name", "path", "cell_id", "user", "own", "here", "state", "turn", "residency",
-    "lane", "device", "priority", "pinned", "persistent_bytes", "ephemeral_bytes", "position", "reason", "sharing_with",
-    "waiting_since", "waited_s", "used_s", "iterations", "frameworks", "memory_mode", "turns", "evictions",
-    "peak_persistent_bytes", "peak_ephemeral_bytes", "started_at", "managed", "unmanaged_reason",
-}  # fmt: skip
+EXAMPLES = Path(__file__).parent.parent / "wire"
+STATE = json.loads((EXAMPLES / "state.json").read_text())
 
 
 def server_of(daemon: Daemon) -> Talker:
@@ -43,7 +41,7 @@ def test_an_announced_kernel_opens_its_session_with_its_token_once(daemon: Daemo
     daemon.guest("s1", token="a-token-of-its-own", incarnation=1)
     row = daemon.session("s1")
     assert row is not None
-    assert set(row) == ROW
+    assert set(row) == set(STATE["sessions"][0])
     assert (row["name"], row["path"], row["priority"], row["managed"]) == ("a.ipynb", "x/a.ipynb", "low", True)
     again = daemon.talker({"role": "guest", "session": "s1", "token": "a-token-of-its-own", "incarnation": 1})
     assert again.hear("failed")["code"] == "not_allowed"
@@ -244,6 +242,22 @@ def test_alternation_alone_makes_no_revision(daemon: Daemon) -> None:
     assert first is not None
     # Memory may have been measured anew now and then.
     assert state["revision"] - first[1] <= (turn - first[0]) / 2
+
+
+def test_the_state_has_the_shape_of_its_example(daemon: Daemon) -> None:
+    guest = daemon.guest("s1")
+    guest.say({"kind": "turn_wanted", "ticket": 1})
+    guest.hear("turn_granted")
+    state = daemon.state()
+    assert set(state) == set(STATE)
+    for name in ("devices", "lanes", "sessions"):
+        assert [set(row) for row in state[name]] == [set(STATE[name][0])]
+    assert set(state["backend"]) == set(STATE["backend"])
+    with daemon.client() as client:
+        history = client.ask("history", since=0)
+    example = json.loads((EXAMPLES / "history.json").read_text())
+    assert set(history) == set(example)
+    assert set(history["entries"][0]) == set(example["entries"][0])
 
 
 def test_history_has_what_sessions_did(daemon: Daemon) -> None:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from jupyter_core.application import JupyterApp, base_aliases, base_flags
-from traitlets import Bool, CaselessStrEnum, Float, Integer, TraitError, Unicode
+from traitlets import Bool, CaselessStrEnum, Float, Integer, TraitError, Unicode, default
 from traitlets.config.loader import ArgumentError
 
 from ...errors import AddressInUse, BadValue, SalusError
@@ -79,6 +79,10 @@ class BackendApp(JupyterApp):
     )
     print_unit = Bool(False, help="Print a systemd unit for these options and end.").tag(config=True)
     ready_fd = Integer(-1, help="A descriptor to write a line to and close, once the backend serves.").tag(config=True)
+
+    @default("log_format")
+    def _log_format(self) -> str:
+        return "%(asctime)s %(levelname)s %(message)s"
 
     #: The process's exit status, once `start` has returned.
     status = DONE

@@ -295,6 +295,7 @@ class Backend:
         while True:
             await asyncio.sleep(FLUSH_S)
             self._write()
+            self.servers.forget_forsaken(self.connections)
             now = self.clock.now()
             if any(record.counts for record in self.records) or any(one.role == "server" for one in self.connections):
                 # A server that runs would start the next one at once.

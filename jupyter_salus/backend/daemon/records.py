@@ -49,6 +49,9 @@ class Record:
     #: All processes seen so far, the main one first.
     pids: tuple[int, ...] = ()
     launched: bool = False
+    #: The server that spoke of it last, and since when neither it nor a process stands for the record.
+    server: Connection | None = None
+    forsaken_at: float | None = None
     unmanaged_reason: str | None = None
     leaving: bool = False
     #: The turn that it was told it has.

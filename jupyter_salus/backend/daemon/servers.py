@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from ...errors import BadMessage, BadValue, NotAllowed, UnknownSession
 from ...protocol.messages import Announce, Describe, Ended, Interrupt, Launched
@@ -10,6 +10,9 @@ from .clock import Clock
 from .connections import Connection
 from .guests import PRIORITIES, Guests
 from .records import Record, Records
+
+#: A server that lost its connection comes back and tells of its kernels again well within so many seconds.
+FORSAKEN_S = 60.0
 
 
 class Servers:
@@ -41,6 +44,7 @@ class Servers:
         if before is not None and before is not record and before.core_id is None:
             self._guests.end(before)
             self._records.by_session[said.session] = record
+        record.server = connection
         self._touch()
 
     def launched(self, connection: Connection, said: Launched) -> None:
@@ -73,6 +77,19 @@ class Servers:
         if said.session is None:
             raise BadMessage("cannot interrupt without the session")
         self._guests.interrupt(self._own(connection, said.session))
+
+    def forget_forsaken(self, connections: Container[Connection]) -> None:
+        """Forget kernels that were announced by a server that is gone, and that no process is known of: nobody will say
+        that they ended. Called once a second."""
+        now = self._clock.now()
+        for record in list(self._records.by_session.values()):
+            if record.core_id is not None or record.watch is not None or record.server in connections:
+                record.forsaken_at = None
+            elif record.forsaken_at is None:
+                record.forsaken_at = now
+            elif now - record.forsaken_at >= FORSAKEN_S:
+                self._guests.end(record)
+                self._touch()
 
     def _own(self, connection: Connection, session: str) -> Record:
         record = self._records.found(session)
