@@ -172,6 +172,8 @@ describe('a fault', () => {
   });
 
   it('is asked about again, ever more slowly', async () => {
+    // The poll spreads its pauses at random between the shortest and three times the last one.
+    const random = jest.spyOn(Math, 'random').mockReturnValue(0.9);
     bench.answer = () => refused(503, 'backend_gone');
     await bench.started();
     await bench.after(60_000);
@@ -179,6 +181,7 @@ describe('a fault', () => {
     expect(minute).toBeGreaterThan(3);
     await bench.after(60_000);
     expect(bench.asked.length - minute).toBeLessThan(minute);
+    random.mockRestore();
   });
 
   it('ends with the next good answer', async () => {
@@ -195,6 +198,17 @@ describe('a fault', () => {
     bench.feed.receive({ ...example('state'), revision: 1, previous_revision: 0 });
     expect(bench.feed.link.kind).toBe('live');
     expect(bench.store.revision).toBe(1);
+  });
+
+  it('ends when the server finds the same backend at the same revision again', async () => {
+    await bench.started();
+    const backend = { ...(example('state')['backend'] as Json), healthy: false };
+    bench.answer = () => refused(503, 'backend_gone');
+    bench.feed.receive({ ...event(812, 812), sessions: [], backend });
+    await bench.after(0);
+    expect(bench.feed.link.kind).toBe('no_backend');
+    bench.feed.receive({ ...example('state'), previous_revision: 0 });
+    expect(bench.feed.link.kind).toBe('live');
   });
 
   it('is told at once by an event with an unhealthy backend', async () => {

@@ -64,9 +64,18 @@ describe('a change', () => {
     expect(store.sessions[store.sessions.length - 1]?.id).toBe('new');
   });
 
-  it('that is whole replaces everything, whatever its revision', () => {
+  it('that is whole is old when the same backend has told a newer state', () => {
     const store = filled();
-    const json = { ...example('state'), revision: 2, previous_revision: 0, removed_sessions: [] };
+    const whole = { ...example('state'), previous_revision: 0, removed_sessions: [] };
+    expect(store.apply(readChange({ ...whole, revision: 811 }))).toBe('old');
+    expect(store.apply(readChange({ ...whole, revision: 812 }))).toBe('old');
+    expect(store.apply(readChange({ ...whole, revision: 820 }))).toBe('applied');
+  });
+
+  it('that is whole and of another backend replaces everything, whatever its revision', () => {
+    const store = filled();
+    const backend = { ...(example('state')['backend'] as object), pid: 4712 };
+    const json = { ...example('state'), backend, revision: 2, previous_revision: 0, removed_sessions: [] };
     rowsOf(json, 'sessions').splice(1);
     expect(store.apply(readChange(json))).toBe('applied');
     expect(store.revision).toBe(2);

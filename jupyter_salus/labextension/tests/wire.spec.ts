@@ -62,7 +62,7 @@ describe('readChange', () => {
     const change = readChange(example('event'));
     expect(change).toMatchObject({ revision: 813, previousRevision: 812, removedSessions: [] });
     expect(change.lanes).toHaveLength(3);
-    expect(change.sessions).toHaveLength(2);
+    expect(change.sessions).toHaveLength(3);
     expect('devices' in change).toBe(false);
     expect('backend' in change).toBe(false);
   });

@@ -146,6 +146,10 @@ export class Feed implements IDisposable {
         // Also what a new backend, which counts from the start, sends to a browser that missed its first event.
         if (change.revision < this._store.revision) {
           this.refresh();
+        } else if (change.backend?.healthy) {
+          // The server lost its backend for a moment and found it as it was.
+          this._freshAt = this._now();
+          this._setLink({ kind: 'live' });
         }
         break;
     }

@@ -41,8 +41,11 @@ export class History {
   /** Notes what differs from the last moment of each session; who is missing has closed. */
   record(at: number, sessions: readonly ISession[]): void {
     const present = new Set<string>();
-    for (const { id, device, lane, state, persistentBytes, ephemeralBytes } of sessions) {
+    for (const { id, name, device, lane, state, persistentBytes, ephemeralBytes } of sessions) {
       present.add(id);
+      if (name !== null) {
+        this._names.set(id, name);
+      }
       this._push({ at, session: id, device, lane, state, persistentBytes, ephemeralBytes });
     }
     for (const [session, own] of this._moments) {
@@ -61,6 +64,11 @@ export class History {
       return last !== undefined && (last.state !== 'closed' || last.at > from);
     });
     return alive.map(([session]) => session);
+  }
+
+  /** What a session was called when it was last seen here; undefined for one that closed before. */
+  nameOf(session: string): string | undefined {
+    return this._names.get(session);
   }
 
   spans(session: string, from: number, to: number): ISpan[] {
@@ -142,10 +150,12 @@ export class History {
       const [only] = own;
       if (own.length === 1 && only?.state === 'closed' && only.at < before) {
         this._moments.delete(session);
+        this._names.delete(session);
       }
     }
   }
 
+  private readonly _names = new Map<string, string>();
   private _moments = new Map<string, IMoment[]>();
 }
 

@@ -22,7 +22,7 @@ export interface IFailure {
   readonly message: string;
 }
 
-/** A session of this server went from one state to another. */
+/** A session of this server went from one state to another, or waits for another reason. */
 export interface ITransition {
   readonly before: ISession;
   readonly after: ISession;
@@ -66,7 +66,7 @@ export class Model implements IDisposable {
     return this._failed;
   }
 
-  /** A session of this server changed its state. */
+  /** A session of this server changed its state, or waits for another reason. */
   get transitioned(): ISignal<this, ITransition> {
     return this._transitioned;
   }
@@ -224,7 +224,7 @@ export class Model implements IDisposable {
       if (was && was.state !== after.state && (after.state === 'running' || after.state === 'restoring')) {
         this._asked.delete(after.id);
       }
-      if (was && after.here && was.state !== after.state) {
+      if (was && after.here && (was.state !== after.state || was.reason?.code !== after.reason?.code)) {
         this._transitioned.emit({ before: was, after });
       }
     }

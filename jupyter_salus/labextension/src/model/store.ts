@@ -2,7 +2,7 @@
  * The state as this browser knows it: the server's rows, with the person's own changes laid over them until the
  * server has answered.
  *
- * Rules: a whole state replaces everything; a change is applied only on top of the revision that it was made from;
+ * Rules: a whole state replaces everything, unless it is an older one of the same backend; a change is applied only on top of the revision that it was made from;
  * what is older than the state is never applied. Rows keep their identity while nothing in them changes, so that
  * views can skip them.
  */
@@ -70,7 +70,13 @@ export class Store {
 
   apply(change: IChange): Applied {
     const { backend, devices, lanes } = change;
+    const known = this._state;
     if (change.previousRevision === 0 && backend && devices && lanes) {
+      // Revisions of one backend grow: a request may have brought a newer state before this event arrived.
+      const { pid, startedAt } = known?.backend ?? {};
+      if (known && pid === backend.pid && startedAt === backend.startedAt && change.revision <= known.revision) {
+        return 'old';
+      }
       this.replace({
         revision: change.revision,
         asOf: change.asOf,

@@ -1,28 +1,32 @@
 /**
  * A device: its memory as a bar that reads without colour, its policy, its lanes.
  */
-import { HTMLSelect } from '@jupyterlab/ui-components';
 import * as React from 'react';
 import { gib, withUnit } from '../format';
 import { stateIcon } from '../icons';
+import { occupancyOf } from '../lanes';
 import { isOnDevice, laneName, Part, partsOf } from '../memory';
 import { IDevice, ILane, ISession, POLICIES } from '../wire';
 import { policyWord, sessionName } from '../words';
 import { useSurroundings } from './context';
+import { Select } from './select';
 
 export function Device(props: {
   readonly device: IDevice;
+  /** Its id is shown: there are several. */
+  readonly named: boolean;
   readonly lanes: readonly ILane[];
   readonly sessions: readonly ISession[];
 }): JSX.Element {
-  const { device, lanes, sessions } = props;
+  const { device, named, lanes, sessions } = props;
   const { trans } = useSurroundings();
   const evicted = sessions.filter(session => session.state === 'evicted');
   const used = device.capacityBytes - device.freeBytes;
   return (
     <div className="jp-Salus-device" role="group" aria-label={device.name} data-device={device.id}>
       <div className="jp-Salus-deviceHead">
-        <h3 title={device.id}>{device.name}</h3>
+        <h3 title={device.name}>{device.name}</h3>
+        {named ? <span className="jp-Salus-aside">{device.id}</span> : null}
         <span className="jp-Salus-figure">{trans.__('%1 of %2', gib(used), withUnit(device.capacityBytes))}</span>
       </div>
       <MemoryBar device={device} lanes={lanes} sessions={sessions.filter(isOnDevice)} />
@@ -110,27 +114,19 @@ function PolicySelect(props: { readonly device: IDevice }): JSX.Element {
   }
   const choices = offered.includes(device.policy) ? offered : [device.policy, ...offered];
   return (
-    <label className="jp-Salus-policy">
-      {trans.__('Policy')}
-      <HTMLSelect
-        className="jp-Salus-select"
+    <div className="jp-Salus-policy">
+      <span aria-hidden="true">{trans.__('Policy')}</span>
+      <Select
         value={device.policy}
-        aria-label={trans.__('Policy of %1', device.name)}
-        onChange={event =>
-          void commands.execute('jupyter-salus:policy', { device: device.id, policy: event.target.value })
-        }
-      >
-        {choices.map(policy => (
-          <option key={policy} value={policy}>
-            {policyWord(policy, trans)}
-          </option>
-        ))}
-      </HTMLSelect>
-    </label>
+        choices={choices.map(policy => [policy, policyWord(policy, trans)] as const)}
+        label={trans.__('Policy of %1', device.name)}
+        onChoose={policy => void commands.execute('jupyter-salus:policy', { device: device.id, policy })}
+      />
+    </div>
   );
 }
 
-/** The lanes of all devices: who holds each, and who is in line for it. */
+/** The lanes of all devices: who runs in each, and who is in line for it. */
 export function Lanes(props: {
   readonly devices: readonly IDevice[];
   readonly lanes: readonly ILane[];
@@ -138,52 +134,62 @@ export function Lanes(props: {
 }): JSX.Element {
   const { trans } = useSurroundings();
   const { devices, lanes, sessions } = props;
-  const byId = new Map(sessions.map(session => [session.id, session]));
-  const nameOf = (id: string): string => {
-    const session = byId.get(id);
-    return session ? sessionName(session, trans) : trans.__('A session that isn’t shown');
-  };
   const sorted = [...lanes].sort((a, b) => a.id.localeCompare(b.id, undefined, { numeric: true }));
+  const laneless = occupancyOf(null, sessions);
   const RunningIcon = stateIcon('running');
   const NobodyIcon = stateIcon('none');
   return (
     <ul className="jp-Salus-lanes">
-      {sorted.map(lane => (
-        <li key={lane.id} className="jp-Salus-lane" data-lane={lane.id}>
-          <div className="jp-Salus-laneHead">
-            <h3>{laneName(lane.id, trans)}</h3>
-            {devices.length > 1 ? <span className="jp-Salus-aside">{lane.device}</span> : null}
-            <span className="jp-Salus-figure" title={trans.__('Ephemeral memory of the lane')}>
-              E {withUnit(lane.ephemeralBytes)}
-            </span>
-          </div>
-          <div className="jp-Salus-holder">
-            {lane.holder === null ? (
-              <>
+      {sorted.map(lane => {
+        const { running, waiting } = occupancyOf(lane, sessions);
+        return (
+          <li key={lane.id} className="jp-Salus-lane" data-lane={lane.id}>
+            <div className="jp-Salus-laneHead">
+              <h3>{laneName(lane.id, trans)}</h3>
+              {devices.length > 1 ? <span className="jp-Salus-aside">{lane.device}</span> : null}
+              <span className="jp-Salus-figure" title={trans.__('Ephemeral memory of the lane')}>
+                E {withUnit(lane.ephemeralBytes)}
+              </span>
+            </div>
+            {running.length ? (
+              running.map(session => (
+                <div key={session.id} className="jp-Salus-holder">
+                  <RunningIcon.react tag="span" className="jp-Salus-icon" />
+                  <span className="jp-Salus-ellipsis">{sessionName(session, trans)}</span>
+                </div>
+              ))
+            ) : (
+              <div className="jp-Salus-holder">
                 <NobodyIcon.react tag="span" className="jp-Salus-icon" />
                 <span className="jp-Salus-aside">{trans.__('Nobody has the turn')}</span>
-              </>
-            ) : (
-              <>
-                <RunningIcon.react tag="span" className="jp-Salus-icon" />
-                <span className="jp-Salus-ellipsis">{nameOf(lane.holder)}</span>
-              </>
+              </div>
             )}
+            <Queue waiting={waiting} />
+          </li>
+        );
+      })}
+      {laneless.waiting.length ? (
+        <li className="jp-Salus-lane" data-lane="none">
+          <div className="jp-Salus-laneHead">
+            <h3>{trans.__('Waiting for room')}</h3>
           </div>
-          {lane.waiting.length ? (
-            <ol
-              className="jp-Salus-queue"
-              aria-label={trans._n('%1 session waits', '%1 sessions wait', lane.waiting.length)}
-            >
-              {lane.waiting.map(id => (
-                <li key={id} data-session={id}>
-                  <span className="jp-Salus-ellipsis">{nameOf(id)}</span>
-                </li>
-              ))}
-            </ol>
-          ) : null}
+          <Queue waiting={laneless.waiting} />
         </li>
-      ))}
+      ) : null}
     </ul>
   );
+}
+
+function Queue(props: { readonly waiting: readonly ISession[] }): JSX.Element | null {
+  const { trans } = useSurroundings();
+  const { waiting } = props;
+  return waiting.length ? (
+    <ol className="jp-Salus-queue" aria-label={trans._n('%1 session waits', '%1 sessions wait', waiting.length)}>
+      {waiting.map(session => (
+        <li key={session.id} data-session={session.id}>
+          <span className="jp-Salus-ellipsis">{sessionName(session, trans)}</span>
+        </li>
+      ))}
+    </ol>
+  ) : null;
 }

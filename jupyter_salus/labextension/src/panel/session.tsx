@@ -1,7 +1,7 @@
 /**
  * One session: what it is, what it does, what it holds, what it waits for, and what can be done with it.
  */
-import { HTMLSelect, LabIcon } from '@jupyterlab/ui-components';
+import { LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 import { Action, isPossible, movesMemory } from '../actions';
 import { duration, gib } from '../format';
@@ -11,6 +11,7 @@ import { IIntent } from '../model/store';
 import { ISession, PRIORITIES } from '../wire';
 import { priorityWord, sessionName, stateLine } from '../words';
 import { useNow, useSurroundings } from './context';
+import { Select } from './select';
 
 interface ISessionProps {
   readonly session: ISession;
@@ -58,7 +59,10 @@ export const Session = React.memo(function Session(props: ISessionProps): JSX.El
         {session.pinned ? <pinnedIcon.react tag="span" className="jp-Salus-pin" title={trans.__('Pinned')} /> : null}
         <span className="jp-Salus-aside jp-Salus-ellipsis">{aside}</span>
       </div>
-      <PrioritySelect session={session} name={name} mayAct={mayAct} />
+      <div className="jp-Salus-controls">
+        {mayAct ? <Actions session={session} intent={intent} name={name} /> : null}
+        <PrioritySelect session={session} name={name} mayAct={mayAct} />
+      </div>
       <div className="jp-Salus-what">
         <span className="jp-Salus-word">{line}</span>
         <CurrentWait session={session} />
@@ -72,7 +76,6 @@ export const Session = React.memo(function Session(props: ISessionProps): JSX.El
           {trans.__('Not managed: %1', session.unmanagedReason ?? trans.__('its kernel runs without a guest'))}
         </p>
       )}
-      {mayAct ? <Actions session={session} intent={intent} name={name} /> : null}
     </li>
   );
 });
@@ -116,21 +119,13 @@ function PrioritySelect(props: {
     return <span className="jp-Salus-priority">{priorityWord(session.priority, trans)}</span>;
   }
   return (
-    <HTMLSelect
-      className="jp-Salus-select jp-Salus-priority"
+    <Select
+      className="jp-Salus-priority"
       value={session.priority}
-      aria-label={trans.__('Priority of %1', name)}
-      title={trans.__('Priority')}
-      onChange={event =>
-        void commands.execute('jupyter-salus:priority', { session: session.id, priority: event.target.value })
-      }
-    >
-      {PRIORITIES.map(priority => (
-        <option key={priority} value={priority}>
-          {priorityWord(priority, trans)}
-        </option>
-      ))}
-    </HTMLSelect>
+      choices={PRIORITIES.map(priority => [priority, priorityWord(priority, trans)] as const)}
+      label={trans.__('Priority of %1', name)}
+      onChoose={priority => void commands.execute('jupyter-salus:priority', { session: session.id, priority })}
+    />
   );
 }
 

@@ -70,6 +70,7 @@ function Panel(props: { readonly desk: IDesk }): JSX.Element {
               <Device
                 key={device.id}
                 device={device}
+                named={devices.length > 1}
                 lanes={lanes}
                 sessions={sessions.filter(session => session.device === device.id)}
               />
@@ -80,7 +81,7 @@ function Panel(props: { readonly desk: IDesk }): JSX.Element {
             title={trans.__('Lanes')}
             aside={waiting ? trans._n('%1 waits', '%1 wait', waiting) : trans.__('nobody waits')}
           >
-            {lanes.length ? (
+            {lanes.length || waiting ? (
               <Lanes devices={devices} lanes={lanes} sessions={sessions} />
             ) : (
               <p className="jp-Salus-empty">

@@ -43,7 +43,10 @@ export function markCells(model: Model, tracker: INotebookTracker, trans: Transl
 
   const markAll = () => tracker.forEach(mark);
   model.store.changed.connect(markAll);
+  // A notebook that is opened while its cell waits: its kernel or its cells may come later than the state.
   tracker.widgetAdded.connect((_, panel) => {
-    void panel.revealed.then(() => mark(panel));
+    const again = () => mark(panel);
+    panel.sessionContext.kernelChanged.connect(again);
+    void Promise.all([panel.revealed, panel.sessionContext.ready]).then(again);
   });
 }

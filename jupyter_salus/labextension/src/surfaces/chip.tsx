@@ -69,7 +69,7 @@ function ChipView(props: {
       <Icon.react tag="span" className="jp-Salus-icon" />
       <span>{text}</span>
       {live && session?.state === 'waiting' && session.waitingSince !== null ? (
-        <span className="jp-Salus-chipTime">{duration(since - session.waitingSince, trans)}</span>
+        <span className="jp-Salus-chipTime">{trans.__('for %1', duration(since - session.waitingSince, trans))}</span>
       ) : null}
     </button>
   );

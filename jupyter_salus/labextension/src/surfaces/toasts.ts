@@ -6,6 +6,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { IFailure, ITransition, Model } from '../model/model';
 import { sessionName } from '../words';
 
+/** Reasons of a wait that no turn of somebody else ends. */
+const STUCK: ReadonlySet<string> = new Set(['failed_return', 'no_room', 'over_capacity']);
+
 export interface IToastOptions {
   /** Whether to tell of evictions; failures and broken sessions are always told. */
   readonly tellEvictions: () => boolean;
@@ -20,16 +23,24 @@ export function raiseToasts(model: Model, trans: TranslationBundle, options: ITo
   });
 
   model.transitioned.connect((_, { before, after }: ITransition) => {
+    if (!after.own) {
+      return;
+    }
     const name = sessionName(after, trans);
-    if (after.state === 'broken') {
+    const code = after.reason?.code;
+    if (after.state === 'broken' && before.state !== 'broken') {
       const text = after.reason?.text ?? trans.__('Its device reported an error that can’t be repaired.');
       Notification.emit(trans.__('%1 can’t go on: %2 Restart its kernel.', name, text), 'error', {
         autoClose: false,
         actions: [show]
       });
-    } else if (after.state === 'evicted' && before.state !== 'none' && options.tellEvictions()) {
-      const asked = model.wasAsked(after.id, 'evict');
-      if (!asked) {
+    } else if (code !== undefined && STUCK.has(code) && before.reason?.code !== code) {
+      Notification.emit(trans.__('%1 can’t go on now: it %2.', name, after.reason?.text ?? code), 'warning', {
+        autoClose: 10_000,
+        actions: [show]
+      });
+    } else if (after.state === 'evicted' && before.state !== 'evicted' && options.tellEvictions()) {
+      if (!model.wasAsked(after.id, 'evict')) {
         Notification.emit(
           trans.__('%1 was moved to host memory. It comes back where it was when it next uses the GPU.', name),
           'info',

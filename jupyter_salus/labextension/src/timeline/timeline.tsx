@@ -10,15 +10,18 @@ import { clockTime, duration, withUnit } from '../format';
 import { zoomInIcon, zoomOutIcon } from '../icons';
 import { laneName } from '../memory';
 import { IMemoryStep, ISpan } from '../model/history';
+import { IDevice } from '../wire';
 import { sessionName, stateWord } from '../words';
 import { useNow, useSignal, useSurroundings } from '../panel/context';
 import { INITIAL, IWindow, moved, ticks, zoomed } from './scale';
 
-const ROW = 20;
+const ROW = 24;
 const BAR = 9;
-const LABEL = 10;
-const MEMORY = 34;
+const LABEL = 12;
+const MEMORY = 32;
 const AXIS = 14;
+/** Sessions drawn at most: more would be a carpet, and slow. */
+const TRACKS = 30;
 
 interface ITrack {
   readonly key: string;
@@ -38,20 +41,25 @@ export function Timeline(): JSX.Element {
   const from = to - window.span;
   const { history, store } = model;
 
-  const nameOf = (id: string): string => {
+  /** Undefined for a session that closed before this page was loaded: nobody could say which it was. */
+  const nameOf = (id: string): string | undefined => {
     const session = store.session(id);
-    return session ? sessionName(session, trans) : trans.__('Closed session');
+    return session ? sessionName(session, trans) : history.nameOf(id);
   };
+  const titleOf = (device: IDevice): string =>
+    store.devices.length > 1 ? `${device.name} (${device.id})` : device.name;
+  const deviceOf = (lane: string): string => lane.slice(0, lane.lastIndexOf('/'));
   const lanes: ITrack[] = [...history.lanes(from, to)].map(([lane, spans]) => ({
     key: lane,
-    label: laneName(lane, trans),
+    label: store.devices.length > 1 ? `${laneName(lane, trans)} (${deviceOf(lane)})` : laneName(lane, trans),
     spans
   }));
-  const sessions: ITrack[] = history
+  const known: ITrack[] = history
     .sessions(from)
-    .map(id => ({ key: id, label: nameOf(id), spans: history.spans(id, from, to).filter(span => span.state !== 'none') }))
-    .filter(track => track.spans.length)
+    .map(id => ({ key: id, label: nameOf(id) ?? '', spans: history.spans(id, from, to).filter(span => span.state !== 'none') }))
+    .filter(track => track.spans.length && track.label)
     .sort((a, b) => a.label.localeCompare(b.label, undefined, { numeric: true }));
+  const sessions = known.slice(0, TRACKS);
   const devices = store.devices.map(device => ({ device, steps: history.memory(device.id, from, to) }));
 
   const at = cursor === null ? null : from + cursor * window.span;
@@ -61,11 +69,11 @@ export function Timeline(): JSX.Element {
     const lines = devices.map(({ device, steps }) => {
       const step = [...steps].reverse().find(one => one.at <= time);
       return step
-        ? trans.__('%1: P %2, E %3', device.name, withUnit(step.persistentBytes), withUnit(step.ephemeralBytes))
+        ? trans.__('%1: P %2, E %3', titleOf(device), withUnit(step.persistentBytes), withUnit(step.ephemeralBytes))
         : '';
     });
     for (const { label, spans } of sessions) {
-      const span = spans.find(one => one.from <= time && time < one.to);
+      const span = [...spans].reverse().find(one => one.from <= time && time <= one.to);
       if (span) {
         const lane = span.lane === null ? '' : `, ${laneName(span.lane, trans)}`;
         lines.push(
@@ -76,7 +84,7 @@ export function Timeline(): JSX.Element {
     return lines.filter(line => line);
   }
 
-  const memoryTop = LABEL + 2;
+  const memoryTop = LABEL;
   const memoryHeight = devices.length * (MEMORY + LABEL + 4);
   const tracks = [...lanes, ...sessions];
   const height = memoryHeight + tracks.length * ROW + AXIS + 4;
@@ -130,7 +138,7 @@ export function Timeline(): JSX.Element {
         aria-valuemin={0}
         aria-valuemax={100}
         aria-valuenow={Math.round((cursor ?? 1) * 100)}
-        aria-valuetext={[clockTime(at ?? to), ...(at === null ? readAt(to - 0.001) : readout)].join('. ')}
+        aria-valuetext={[clockTime(at ?? to), ...(at === null ? readAt(to) : readout)].join('. ')}
         onKeyDown={onKey}
         onPointerMove={event => {
           const box = event.currentTarget.getBoundingClientRect();
@@ -157,8 +165,8 @@ export function Timeline(): JSX.Element {
           ))}
           {devices.map(({ device, steps }, index) => (
             <g key={device.id} transform={`translate(0 ${index * (MEMORY + LABEL + 4)})`}>
-              <text className="jp-Salus-label" x={0} y={LABEL - 1}>
-                {devices.length > 1 ? `${device.name} (${device.id})` : trans.__('Memory in use')}
+              <text className="jp-Salus-label" x={0} y={LABEL - 3}>
+                {devices.length > 1 ? titleOf(device) : trans.__('Memory in use')}
               </text>
               <g transform={`translate(0 ${memoryTop})`}>
                 <Area steps={steps} to={to} x={x} top={step => step.persistentBytes + step.ephemeralBytes} capacity={device.capacityBytes} kind="ephemeral" />
@@ -169,7 +177,7 @@ export function Timeline(): JSX.Element {
           ))}
           {tracks.map((track, index) => (
             <g key={track.key} transform={`translate(0 ${memoryHeight + index * ROW})`}>
-              <text className="jp-Salus-label" x={0} y={LABEL - 1}>
+              <text className="jp-Salus-label" x={0} y={LABEL - 3}>
                 {track.label}
               </text>
               {track.spans.map(span => (
@@ -200,6 +208,11 @@ export function Timeline(): JSX.Element {
           )}
         </svg>
       </div>
+      {known.length > TRACKS ? (
+        <p className="jp-Salus-aside">
+          {trans._n('%1 more session isn’t drawn', '%1 more sessions aren’t drawn', known.length - TRACKS)}
+        </p>
+      ) : null}
       <ul className="jp-Salus-legend" aria-hidden="true">
         {(['running', 'waiting', 'holding', 'evicted'] as const).map(state => (
           <li key={state}>
