@@ -139,7 +139,19 @@ def _captured(message_id: str) -> bool:
 def worded(why: Optional[WaitExplained]) -> str:
     """The line's text for an explanation, on one line, without control characters, and not too long."""
     text = "" if why is None else printable(why.text)
-    return ("Salus: " + (text or "waiting for a turn"))[:LONGEST]
+    if why is None or not text:
+        return "Salus: waiting for a turn"
+    if why.position is not None and why.position > 0 and "in line" not in text:
+        text = f"{ordinal(why.position)} in line, {text}"
+    if why.since is not None and "since" not in text:
+        text += time.strftime(" (since %H:%M:%S)", time.localtime(why.since))
+    return f"Salus: {text}"[:LONGEST]
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def printable(text: str) -> str:

@@ -217,6 +217,8 @@ class Session:
 
     def _hello(self) -> Hello:
         own = self.identity
+        in_cell = bool(self.cells.open)
+        self.turn.resumes = self._was_holding and in_cell
         return Hello(
             role="guest",
             protocol=PROTOCOL,
@@ -229,8 +231,8 @@ class Session:
             kernel_id=own.kernel_id,
             name=own.name,
             path=own.path,
-            holding=self._was_holding or None,
-            waiting=self._was_waiting or None,
+            holding=self.turn.resumes or None,
+            waiting=(self._was_waiting and in_cell) or None,
             persistent_bytes=resident_bytes(),
         )
 

@@ -44,6 +44,8 @@ class Turn:
         self.deadline = 0.0
         #: Held for work outside cells.
         self.background = False
+        #: This session told a new backend that it was in its turn: that one goes on, under whatever ticket.
+        self.resumes = False
         self.explanation: Optional[WaitExplained] = None
         self._ticket: Optional[int] = None
         self._last_ticket = 0
@@ -120,7 +122,8 @@ class Turn:
     def on_granted(self, message: TurnGranted) -> None:
         """The backend gave the session a turn."""
         with self.lock:
-            if message.ticket != self._ticket or self.epoch is not None:
+            resumed, self.resumes = self.resumes and self.epoch is None, False
+            if not resumed and (message.ticket != self._ticket or self.epoch is not None):
                 # Nobody waits for it: the wait was interrupted while the grant was on its way.
                 self._send(TurnReleased(epoch=message.epoch))
                 return

@@ -83,6 +83,42 @@ def test_the_recursion_limit_stays_where_it_is(foreign: Governed) -> None:
     assert "True, True" in ran.text and ran.text.rindex("too deep") < ran.text.index("True")
 
 
+TOOLS_TAKEN = """
+monitoring = sys.monitoring
+free = [one for one in range(6) if monitoring.get_tool(one) is None]
+for one in free: monitoring.use_tool_id(one, 'mine')
+end = time.thread_time() + 0.3
+while time.thread_time() < end: x += 1
+for one in free: monitoring.free_tool_id(one)
+print('went on', free)
+"""
+
+TOOL_FREED = """
+def ours(): return [one for one in range(6) if sys.monitoring.get_tool(one) == 'jupyter_salus']
+running = sys.modules['_jupyter_salus.guest'].running()
+while running.turn.epoch is None: x += 1
+while not running.turn.revoked: x += 1
+end = time.thread_time() + 0.2
+while time.thread_time() < end:
+    for one in ours(): sys.monitoring.free_tool_id(one)
+print('went on')
+"""
+
+
+def test_tools_of_the_users_own_keep_their_ids(foreign: Governed) -> None:
+    if foreign.kernel.run("print(hasattr(sys, 'monitoring'))").text != "True\n":
+        return  # before 3.12 there are no ids to share
+    foreign.renew()
+    ran = foreign.kernel.run(TOOLS_TAKEN)
+    assert ran.text.startswith("went on"), ran.traceback
+    assert "turn_wanted" not in foreign.backend.kinds()
+    request = foreign.kernel.submit(TOOL_FREED)
+    foreign.backend.grant(foreign.backend.expect(TurnWanted).ticket)
+    foreign.backend.generous = True
+    foreign.backend.revoke()
+    assert foreign.kernel.collect(request).text == "went on\n"
+
+
 def test_the_environment_is_as_it_was(foreign: Governed) -> None:
     foreign.backend.generous = True
     ran = foreign.kernel.run(

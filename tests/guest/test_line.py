@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
-from jupyter_salus.protocol.messages import TurnWanted
+from jupyter_salus.guest.line import ordinal, worded
+from jupyter_salus.protocol.messages import TurnWanted, WaitExplained
 from tests.guest.conftest import Governed
 from tests.guest.kernels import NOTEBOOK_METADATA, Ran
 
@@ -51,6 +53,16 @@ def test_control_characters_of_a_name_dont_reach_the_notebook(governed: Governed
     assert text == "Salus: behind \ufffd[31mred\ufffd\ufffd\ufffdevil.ipynb\n"
     governed.backend.grant(ticket)
     governed.finish(request, flag)
+
+
+def test_the_line_adds_place_and_time_to_the_reason() -> None:
+    why = WaitExplained(ticket=1, code="turn", text="waits for a.ipynb, which has the device", position=2, since=1.0)
+    assert re.fullmatch(
+        r"Salus: 2nd in line, waits for a\.ipynb, which has the device \(since \d\d:\d\d:01\)", worded(why)
+    )
+    assert worded(None) == "Salus: waiting for a turn"
+    endings = [ordinal(one) for one in (1, 2, 3, 4, 11, 12, 13, 21, 112)]
+    assert endings == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]
 
 
 def no_line(governed: Governed, code: str, metadata: dict[str, Any]) -> Ran:

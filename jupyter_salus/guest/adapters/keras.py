@@ -24,9 +24,19 @@ def _boundary_callback(base: Any, session: Session) -> Any:
         #: For Keras 3: batch ends of other callbacks may run in a thread of their own.
         async_safe = True
 
-        def __init__(self) -> None:
+        def __init__(self, of: Any) -> None:
             super().__init__()
+            self._of = of
+            self._epoch = 0
+            self._steps: Optional[int] = None
             self._count: Optional[Any] = None
+
+        def _pass(self) -> None:
+            waited_s = session.waited_s
+            session.boundary()
+            if session.waited_s != waited_s and hasattr(self._of, "_check_timing"):
+                # Keras 2 would warn that the user's own callbacks are slow.
+                self._of._check_timing = False
 
         def _begin(self, total: Optional[int]) -> None:
             self._end()
@@ -40,7 +50,7 @@ def _boundary_callback(base: Any, session: Session) -> Any:
         def _batch(self, steps: int) -> None:
             if self._count is not None:
                 self._count.done = steps
-            session.boundary()
+            self._pass()
 
         def on_train_begin(self, logs: Any = None) -> None:
             steps, epochs = self.params.get("steps"), self.params.get("epochs")
@@ -59,11 +69,11 @@ def _boundary_callback(base: Any, session: Session) -> Any:
 
         @invisible
         def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
-            session.boundary()
+            self._pass()
 
         @invisible
         def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
-            session.boundary()
+            self._pass()
 
     Boundary.__module__ = __name__
     return Boundary
@@ -79,7 +89,7 @@ def _wake(module: ModuleType, session: Session) -> None:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         inner(self, *args, **kwargs)
         try:
-            passing = callback()
+            passing = callback(self)
             passing.set_params(getattr(self, "params", None) or {})
             self.callbacks.append(passing)
             for flag in (
