@@ -90,7 +90,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 raise ImportError(f"cannot load {script}")
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-            module.build()
+            module.build(ROOT / NATIVE, _say)
         except Exception as error:
             _say(f"the guard wasn't built ({error}); sessions will be plain: turns at boundaries only")
         return any((ROOT / NATIVE).glob("*.so"))
