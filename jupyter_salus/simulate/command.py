@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 from ..backend.core.config import Config
 from ..errors import PeerError
@@ -35,10 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse: 0 after --help, 2 after a mistake
         return stop.code if isinstance(stop.code, int) else BAD_USAGE
     try:
-        if options.replay is not None:
-            return replay(options.replay, as_json=options.json)
-        _need(options)
-        return _simulate(options)
+        with ExitStack() as stack:
+            stream = _opened(options.log, stack)
+            if options.replay is not None:
+                return replay(options.replay, stream, as_json=options.json)
+            return _simulate(options, Log(stream))
     except PeerError as error:
         print(f"jupyter salus simulate: {error.message}", file=sys.stderr)
         return BAD_USAGE
@@ -47,23 +49,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-def _simulate(options: argparse.Namespace) -> int:
+def _simulate(options: argparse.Namespace, log: Log) -> int:
+    _need(options)
     workloads = read_profiles(options.profiles)
     jobs = read_trace(options.trace, workloads)
     settings = _settings(options)
-    with ExitStack() as stack:
-        stream = None
-        if options.log is not None:
-            try:
-                stream = stack.enter_context(options.log.open("w", encoding="utf-8"))
-            except OSError as error:
-                raise MalformedFile(f"cannot write {options.log}: {error.strerror or error}") from None
-        log = Log(stream)
-        if options.exclusive:
-            tally = run_exclusive(jobs, settings.model, log, startup=settings.startup)
-        else:
-            tally = Machine(jobs, settings, log).run()
+    if options.exclusive:
+        tally = run_exclusive(jobs, settings.model, log, startup=settings.startup)
+    else:
+        tally = Machine(jobs, settings, log).run()
     return _show(tally, as_json=options.json)
+
+
+def _opened(path: Path | None, stack: ExitStack) -> TextIO | None:
+    if path is None:
+        return None
+    try:
+        return stack.enter_context(path.open("w", encoding="utf-8"))
+    except OSError as error:
+        raise MalformedFile(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _show(tally: Tally, *, as_json: bool) -> int:
@@ -234,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
         "--replay",
         metavar="JOURNAL",
         type=Path,
-        help="give a backend's journal to the scheduler again and compare the decisions",
+        help="give a backend's journal to the scheduler again instead; --log gets the decisions",
     )
     parser.add_argument("--log", metavar="FILE", type=Path, help="write what happened, a JSON object a line")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")

@@ -42,7 +42,7 @@ class Tally:
     evictions: int = 0
     moves: int = 0
     moved_bytes: int = 0
-    #: Nanoseconds of each call of the core's `handle`.
+    #: Nanoseconds of processor time of each call of the core's `handle`.
     decisions_ns: list[int] = field(default_factory=list)
 
     def arrived(self, now: float) -> None:

@@ -392,10 +392,11 @@ def _close(one: float, other: float) -> bool:
 def first_difference(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> float | None:
     """The time of the first line in which two logs differ; None: they are equal.
 
-    Two runs that differ only in what the scheduler can't know may differ only from the time on at which that shows.
+    Two runs that differ only in what the scheduler can't know may differ only from the time on at which that shows. Times
+    may differ by rounding.
     """
     for left, right in zip(one, other, strict=False):
-        if left != right:
+        if left != right and not (_close(left["t"], right["t"]) and {**left, "t": 0} == {**right, "t": 0}):
             return float(min(left["t"], right["t"]))
     if len(one) == len(other):
         return None
