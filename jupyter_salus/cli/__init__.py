@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..errors import BadAddress, BadValue, SalusError
 from ..protocol.version import VERSION
@@ -32,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is not None and command.delegate is not None:
         return _delegate(command, arguments[arguments.index(str(chosen)) + 1 :])
     try:
-        parsed = parser.parse_args(arguments)
+        parsed, rest = parser.parse_known_args(arguments)
+        if rest:
+            _take_rest(parser, parsed, rest)
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else 2
     return _run(parsed)
@@ -52,6 +55,14 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
             module.configure(sub, command.name)
             sub.set_defaults(run=module.run)
     return parser
+
+
+def _take_rest(parser: argparse.ArgumentParser, parsed: argparse.Namespace, rest: list[str]) -> None:
+    """argparse takes a list of names only where they stand together: `run A --stagger 1 B` is meant as it reads."""
+    notebooks = getattr(parsed, "notebooks", None)
+    if notebooks is None or any(one.startswith("-") for one in rest):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    notebooks.extend(Path(one) for one in rest)
 
 
 def _delegate(command: Command, arguments: list[str]) -> int:

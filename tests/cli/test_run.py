@@ -57,7 +57,7 @@ def test_one_failing_notebook_is_named_with_its_cell_and_the_others_finish(salus
 
 
 def test_the_table_has_each_notebook_the_progress_each_cell_and_the_folder_is_new(salus, notebook, tmp_path):
-    done = salus("run", "--device", "host", "--stagger", "0.2", notebook("one", "1", "2"), notebook("two", "2"))
+    done = salus("run", "--device", "host", notebook("one", "1", "2"), "--stagger", "0.2", notebook("two", "2"))
     assert done.returncode == 0, done.stderr
     for word in ("NOTEBOOK", "TURNS", "PEAK P", "one.ipynb", "two.ipynb"):
         assert word in done.stdout
