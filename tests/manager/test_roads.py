@@ -33,6 +33,14 @@ def kernel(server: JupyterServer) -> Iterator[str]:
     server.request("DELETE", f"api/kernels/{made}")
 
 
+@pytest.fixture
+def holder(server: JupyterServer) -> Iterator[str]:
+    """Another one."""
+    made = server.start_kernel()
+    yield made
+    server.request("DELETE", f"api/kernels/{made}")
+
+
 def test_a_notebooks_kernel_is_a_session_under_its_name(server: JupyterServer, backend: Backend):
     session = server.open_notebook("vision/train.ipynb")
     kernel_id = session["kernel"]["id"]
@@ -97,8 +105,7 @@ def test_an_interrupt_ends_a_busy_cell(server: JupyterServer, backend: Backend, 
         assert talk.run("print(1 + 1)")["stdout"] == "2\n"
 
 
-def test_an_interrupt_ends_a_waiting_cell(server: JupyterServer, backend: Backend, kernel: str):
-    holder = server.start_kernel()
+def test_an_interrupt_ends_a_waiting_cell(server: JupyterServer, backend: Backend, kernel: str, holder: str):
     backend.managed(holder), backend.managed(kernel)
     with Talk(server, holder) as first, Talk(server, kernel) as second:
         first.until_printed(first.send(HOLD), "holds")
@@ -110,8 +117,6 @@ def test_an_interrupt_ends_a_waiting_cell(server: JupyterServer, backend: Backen
         assert second.reply(cell)["ename"] == "KeyboardInterrupt"
         assert second.run("print(1 + 1)")["stdout"] == "2\n"
         assert (backend.session(holder) or {})["state"] in ("running", "yielding"), "the other goes on"
-    server.shut_down(holder)
-    backend.without(holder)
 
 
 def _waiting(backend: Backend, id: str) -> dict[str, object] | None:

@@ -110,8 +110,8 @@ def test_two_servers_of_one_user_share_a_backend(unusual: JupyterServer, server:
         rows = asked.request("GET", "salus/api/sessions").json()["sessions"]
         return {row["id"] for row in rows if row["here"]} if {mine, theirs} <= {row["id"] for row in rows} else None
 
-    assert wait_for(lambda: here(server), "both sessions") == {mine}
-    assert wait_for(lambda: here(unusual), "both sessions") == {theirs}
+    assert wait_for(lambda: here(server), "both sessions") & {mine, theirs} == {mine}
+    assert wait_for(lambda: here(unusual), "both sessions") & {mine, theirs} == {theirs}
     server.shut_down(mine)
     unusual.shut_down(theirs)
     backend.without(mine)
