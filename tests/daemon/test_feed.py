@@ -149,6 +149,28 @@ async def test_a_burst_is_told_at_once_and_then_at_most_four_times_a_second(stag
     stage.feed.unsubscribe(listener)
 
 
+async def test_a_change_does_not_wait_for_one_that_is_too_young_to_be_told(stage: Stage) -> None:
+    stage.open("s1")
+    listener = Listener(stage.clock)
+    stage.feed.subscribe(listener)
+    # Told a moment ago that s1 is there; its bytes have to wait.
+    stage.tell(core.MemoryMeasured("s1", 500 * MIB))
+    stage.clock.advance(0.3)
+    stage.feed.touch()
+    stage.feed._look()
+    assert len(listener.said) == 1
+    slow = stage.feed._timer
+    assert slow is not None
+    stage.open("s2")
+    stage.clock.advance(0.2)
+    stage.feed.touch()
+    timer = stage.feed._timer
+    assert timer is not None
+    assert timer.when() < slow.when()
+    await listener.heard(2)
+    assert [row["id"] for row in listener.said[1].sessions] == ["s2"]
+
+
 async def test_a_removed_session_is_told_once_to_each(stage: Stage) -> None:
     record = stage.open("s1")
     listener = Listener(stage.clock)

@@ -55,6 +55,19 @@ def test_the_turn_passes_to_who_waits_when_it_is_revoked(daemon: Daemon) -> None
     assert first.hear("turn_granted", ticket=2)["epoch"] > next_epoch
 
 
+def test_a_waiting_guest_is_told_when_the_reason_of_its_wait_changes(daemon: Daemon) -> None:
+    first, second, third = (daemon.guest(f"s{number}", name=f"{number}.ipynb") for number in range(3))
+    first.say({"kind": "turn_wanted", "ticket": 1})
+    epoch = first.hear("turn_granted")["epoch"]
+    second.say({"kind": "turn_wanted", "ticket": 1})
+    second.hear("wait_explained")
+    third.say({"kind": "turn_wanted", "ticket": 5})
+    assert "0.ipynb" in third.hear("wait_explained", ticket=5, position=2)["text"]
+    first.say({"kind": "turn_released", "epoch": epoch})
+    second.hear("turn_granted")
+    assert "1.ipynb" in third.hear("wait_explained", ticket=5, position=1)["text"]
+
+
 def test_a_late_release_of_an_old_epoch_changes_nothing(daemon: Daemon) -> None:
     guest = daemon.guest("s1")
     guest.say({"kind": "turn_wanted", "ticket": 1})

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,22 @@ from ...protocol.messages import (
     Announce,
     Answer,
     Ask,
+    CellFinished,
+    CellStarted,
     Describe,
     Done,
     Ended,
     Hello,
     Interrupt,
     Launched,
+    Progress,
     Subscribe,
     Welcome,
 )
 from ...protocol.version import VERSION
 from ..core.config import Config
-from ..core.events import PolicyChanged
+from ..core.decisions import Decision
+from ..core.events import DeadlineReached, Event, IterationsFinished, PolicyChanged
 from ..core.scheduler import Scheduler
 from ..devices.base import Device
 from .clock import Clock
@@ -176,7 +180,8 @@ class Backend:
                 self.feed.subscribe(connection)
             case _ if connection.role == "guest":
                 self.guests.hear(connection, said)
-                self.feed.touch()
+                if isinstance(said, (CellStarted, CellFinished)) or (isinstance(said, Progress) and said.frameworks):
+                    self.feed.touch()
             case Announce() | Launched() | Describe() | Ended() | Interrupt():
                 self._server_said(connection, said)
             case _:
@@ -265,8 +270,10 @@ class Backend:
 
     # ---- what goes on by itself --------------------------------------------------------------------------------------------
 
-    def _touched(self, *_: object) -> None:
-        self.feed.touch()
+    def _touched(self, event: Event, now: float, decisions: Sequence[Decision]) -> None:
+        # Iterations are totals, and a deadline without a decision changed nothing: neither is worth a look.
+        if decisions or not isinstance(event, (IterationsFinished, DeadlineReached)):
+            self.feed.touch()
 
     def _profile(self, record: Record) -> Any:
         return self.profiles.profile(record.uid, record.path)

@@ -36,6 +36,15 @@ class _Shown:
 
 
 @dataclass(slots=True)
+class _Wait:
+    """A wait that its guest is told the reason of: what was told, and when."""
+
+    ticket: int
+    told: tuple[Any, ...] | None = None
+    at: float = float("-inf")
+
+
+@dataclass(slots=True)
 class _Table:
     look: Callable[[Row], Look]
     shown: dict[str, _Shown] = field(default_factory=dict)
@@ -73,7 +82,7 @@ class Feed:
         }
         self._as_of = 0.0
         self._subscribers: dict[Connection, int] = {}
-        self._explain: dict[str, int] = {}
+        self._waits: dict[str, _Wait] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._told_at = float("-inf")
         self._dirty = True
@@ -84,8 +93,8 @@ class Feed:
         self._soon()
 
     def explain(self, core_id: str, ticket: int) -> None:
-        """Tell the guest of a waiting session why it waits, with the next look."""
-        self._explain[core_id] = ticket
+        """Tell the guest of a waiting session why it waits, with the next look, and again when that changes."""
+        self._waits[core_id] = _Wait(ticket)
 
     def subscribe(self, connection: Connection) -> None:
         """From now on tell this peer; the first time the whole state, at once."""
@@ -129,7 +138,10 @@ class Feed:
         self._as_of = now + offset
         self._dirty = False
         self._compare(found, now)
-        self._explained(found)
+        self._explained(found, now)
+        if any(row["state"] == "running" and row["turn"] == "wanted" for row in found.sessions.values()):
+            # It had a turn a moment ago; unless it gets the next one soon, it waits.
+            self._dirty = True
 
     # ---- looking ---------------------------------------------------------------------------------------------------------
 
@@ -137,8 +149,13 @@ class Feed:
         self._later(max(0.0, self._told_at + SPACING_S - self._clock.now()))
 
     def _later(self, delay: float) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(delay, self._look)
+        """Look after so long, or sooner if that is planned already."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + delay:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -148,7 +165,7 @@ class Feed:
         for connection in list(self._subscribers):
             self._tell(connection)
         if self._dirty:
-            # A soft change that is too young: look again when it may be told.
+            # Something is too young to be told: look again when it may be.
             self._later(SOFT_S)
 
     def _compare(self, found: Rows, now: float) -> None:
@@ -192,23 +209,31 @@ class Feed:
             table.shown = {id: table.shown[id] for id in found}
         return changed
 
-    def _explained(self, found: Rows) -> None:
-        for core_id, ticket in self._explain.items():
+    def _explained(self, found: Rows, now: float) -> None:
+        for core_id, wait in list(self._waits.items()):
             record = self._records.by_core.get(core_id)
             row = found.sessions.get(self._records.public_id(record)) if record is not None else None
-            if record is None or record.connection is None or row is None or row["reason"] is None:
+            if record is None or record.connection is None or row is None or row["turn"] != "wanted":
+                del self._waits[core_id]
                 continue
-            record.connection.say(
-                WaitExplained(
-                    ticket=ticket,
-                    code=row["reason"]["code"],
-                    text=row["reason"]["text"],
-                    position=row["position"],
-                    behind=row["reason"]["behind"],
-                    since=row["waiting_since"],
-                )
+            if row["reason"] is None:
+                continue
+            said = WaitExplained(
+                ticket=wait.ticket,
+                code=row["reason"]["code"],
+                text=row["reason"]["text"],
+                position=row["position"],
+                behind=row["reason"]["behind"],
+                since=row["waiting_since"],
             )
-        self._explain.clear()
+            told = (said.code, said.text, said.position)
+            if told == wait.told:
+                continue
+            if now - wait.at < SOFT_S:
+                self._dirty = True
+                continue
+            wait.told, wait.at = told, now
+            record.connection.say(said)
 
     # ---- telling ---------------------------------------------------------------------------------------------------------
 
