@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -291,19 +292,22 @@ def main() -> None:
         guard = build.build(directory, print)
         if guard is None:
             raise SystemExit(1)
+        parts: dict[str, Callable[[], list[str]]] = {
+            "symbols": symbols,
+            "launches": lambda: launches(guard, directory),
+            "moves": lambda: moves(guard, directory, options.gib),
+            "losses": lambda: losses(guard, directory, options.gib),
+        }
         for part in options.only.split(","):
             print(f"--- {part}", flush=True)
-            if part == "symbols":
-                tables.append(symbols())
-            elif part == "launches":
-                tables.append(launches(guard, directory))
-            elif part == "moves":
-                tables.append(moves(guard, directory, options.gib))
-            elif part == "losses":
-                tables.append(losses(guard, directory, options.gib))
+            try:
+                tables.append(parts[part]())
+            except (TimeoutError, RuntimeError) as error:
+                tables.append([f"{part} failed: {error}"])
+                print(tables[-1][0], flush=True)
         log = directory / "log"
         if log.exists():
-            print(log.read_text())
+            print(*sorted(set(log.read_text().splitlines())), sep="\n")
     print("\n" + "\n\n".join("\n".join(table) for table in tables))
 
 

@@ -115,13 +115,16 @@ def test_bytes_stay_with_a_handle_that_is_unmapped_and_mapped_elsewhere(child: C
     assert child.do("read(b, 2 << 20) == data")
 
 
-def test_unmapping_takes_whole_mappings_and_several_at_once(child: Child) -> None:
-    child.do("a = reserve(8 << 20); hs = [create(4 << 20), create(4 << 20)]")
-    child.do("[map_at(a + i * (4 << 20), 4 << 20, h) for i, h in enumerate(hs)]; set_access(a, 8 << 20)")
+def test_unmapping_takes_several_mappings_and_gaps_at_once_but_cuts_none(child: Child) -> None:
+    child.do("a = reserve(8 << 20); hs = [create(4 << 20), create(2 << 20)]")
+    child.do("[map_at(a + i * (4 << 20), n << 20, h) for i, (h, n) in enumerate(zip(hs, (4, 2)))]; set_access(a, 6 << 20)")
     assert code_of(child, "call('cuMemUnmap', a, 2 << 20)") == INVALID_VALUE
-    child.do("call('cuMemUnmap', a, 8 << 20)")
-    assert code_of(child, "call('cuMemUnmap', a, 8 << 20)") == INVALID_VALUE
+    assert code_of(child, "call('cuMemUnmap', a + (2 << 20), 2 << 20)") == INVALID_VALUE
+    child.do("write(a, b'x' * 100)")
+    child.do("call('cuMemUnmap', a, 8 << 20); call('cuMemUnmap', a, 8 << 20)")
+    assert code_of(child, "write(a, b'x' * 100)") == INVALID_VALUE
     child.do("call('cuMemAddressFree', a, 8 << 20)")
+    assert code_of(child, "call('cuMemUnmap', a, 8 << 20)") == INVALID_VALUE
 
 
 def test_a_handle_can_be_had_from_an_address_and_counts_on_its_own(child: Child) -> None:

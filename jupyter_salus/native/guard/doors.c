@@ -394,9 +394,9 @@ static int wanted(void)
 
 static void unknown(const char *name)
 {
-    static _Atomic int said;
-    if (guard_on && !atomic_exchange(&said, 1)) {
-        guard_say("the driver's symbol %s isn't in our table", name);
+    static _Atomic unsigned said;
+    if (guard_on && atomic_fetch_add(&said, 1) < 64) {
+        guard_say("the driver's entry %s isn't in our table", name);
         contexts_fix("an entry of the driver that this version doesn't know");
     }
 }
@@ -446,7 +446,7 @@ static int symbol_at(const void *address)
     return found;
 }
 
-static void answer_address(const char *name, void **address)
+static void answer_address(const char *name, void **address, int version, uint64_t flags)
 {
     if (!guard_on || !address || !*address || !name)
         return;
@@ -459,15 +459,17 @@ static void answer_address(const char *name, void **address)
     }
     /* Harmless names may be answered by entries that have no exported name of their own. */
     symbol = symbol_find(name);
-    if (symbol < 0 || table[symbol].class != CLASS_HARMLESS)
+    if (symbol < 0 || table[symbol].class != CLASS_HARMLESS) {
+        guard_say("no exported name for %s of version %d with flags %llu", name, version, (unsigned long long)flags);
         unknown(name);
+    }
 }
 
 EXPORT CUresult cuGetProcAddress(const char *name, void **address, int version, uint64_t flags)
 {
     CUresult result = REAL(cuGetProcAddress)(name, address, version, flags);
     if (!result)
-        answer_address(name, address);
+        answer_address(name, address, version, flags);
     return result;
 }
 
@@ -475,7 +477,7 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **address, int versio
 {
     CUresult result = REAL(cuGetProcAddress_v2)(name, address, version, flags, status);
     if (!result)
-        answer_address(name, address);
+        answer_address(name, address, version, flags);
     return result;
 }
 
@@ -487,6 +489,6 @@ EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *name, void **address, int v
         return CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
     CUresult result = ((cuGetProcAddress_v2_fn)real)(name, address, version, flags, status);
     if (!result)
-        answer_address(name, address);
+        answer_address(name, address, version, flags);
     return result;
 }

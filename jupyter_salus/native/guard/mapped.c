@@ -182,19 +182,23 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAcc
     return result;
 }
 
-/* How many of our own mappings fill the range exactly; 0 if they don't. With the lock held. */
-static size_t mappings_within(uint64_t address, uint64_t bytes, size_t first)
+/* How many mappings of the program lie in the range, from index `first` on. -1 if one would be cut, or is a block's: the
+ * driver refuses that; gaps it doesn't mind (580.159). With the lock held. */
+static long mappings_within(uint64_t address, uint64_t bytes, size_t first)
 {
     struct ranges *all = mappings_all();
-    uint64_t at = address;
-    size_t i = first;
-    for (; i < all->count && at < address + bytes; i++) {
+    struct mapping *before = mappings_find(address);
+    long count = 0;
+    if (before && (before->address < address || before->block))
+        return -1;
+    for (size_t i = first; i < all->count; i++, count++) {
         struct mapping *m = all->at[i];
-        if (m->address != at || m->block)
-            return 0;
-        at += m->bytes;
+        if (m->address >= address + bytes)
+            break;
+        if (m->block || m->address + m->bytes > address + bytes)
+            return -1;
     }
-    return at == address + bytes ? i - first : 0;
+    return count;
 }
 
 static void mapping_forget(struct mapping *m)
@@ -213,23 +217,20 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
     struct ranges *all = mappings_all();
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&blocks_lock);
-    struct mapping *inside = mappings_find(address);
-    size_t first = ranges_from(all, address), count = mappings_within(address, bytes, first);
+    size_t first = ranges_from(all, address);
+    long count = mappings_within(address, bytes, first);
     int away = 0;
-    for (size_t i = first; i < first + count; i++)
-        away |= ((struct mapping *)all->at[i])->chunk->state != RESIDENT;
-    if (inside && inside->block)
+    for (long i = 0; i < count; i++)
+        away |= ((struct mapping *)all->at[first + (size_t)i])->chunk->state != RESIDENT;
+    if (count < 0)
         result = CUDA_ERROR_INVALID_VALUE;
-    else if (!away && (count || !inside || inside->chunk->state == RESIDENT))
+    else if (!away)
         result = REAL(cuMemUnmap)(address, bytes);
-    else if (!count)
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (!result)
-        for (size_t i = 0; i < count; i++) {
-            struct mapping *m = all->at[first];
-            m->unmapped = !away;
-            mapping_forget(m);
-        }
+    for (long i = 0; i < count && !result; i++) {
+        struct mapping *m = all->at[first];
+        m->unmapped = !away;
+        mapping_forget(m);
+    }
     pthread_mutex_unlock(&blocks_lock);
     link_holdings_changed();
     return result;

@@ -279,16 +279,24 @@ static int filled(uint64_t address, uint64_t bytes)
     return at == address + bytes;
 }
 
+/* Addresses at which nothing is mapped may be unmapped too, but no mapping may be cut. Seen with driver 580.159. */
 ENTRY CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
     NEED_INIT;
     LOCKED({
-        if (!bytes || !filled(address, bytes))
+        int inside = 0;
+        for (struct reservation *r = reservations; r; r = r->next)
+            inside |= address >= r->address && address + bytes <= r->address + r->bytes;
+        if (!bytes || !inside)
             result = CUDA_ERROR_INVALID_VALUE;
-        for (uint64_t at = address; !result && at < address + bytes;) {
-            struct mapped *m = own_at(at);
-            at += m->bytes;
-            unmap(m);
+        for (struct mapped *m = maps; m; m = m->next)
+            if (m->address < address + bytes && address < m->address + m->bytes &&
+                (m->native || m->address < address || m->address + m->bytes > address + bytes))
+                result = CUDA_ERROR_INVALID_VALUE;
+        for (struct mapped *m = maps, *next; m && !result; m = next) {
+            next = m->next;
+            if (m->address >= address && m->address < address + bytes)
+                unmap(m);
         }
     });
 }
