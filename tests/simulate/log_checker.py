@@ -402,3 +402,39 @@ def first_difference(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> 
         return None
     rest = (one if len(one) > len(other) else other)[min(len(one), len(other))]
     return float(rest["t"])
+
+
+def check_eviction_order(lines: list[dict[str, Any]], facts: Facts, least_rank: float = 0.7) -> float:
+    """Under `srtf` waiting jobs go out last first: those with the most work left. Returns their mean rank among the
+    resident jobs that don't run, 1 being the most work left; raises `Violation` below `least_rank`.
+
+    A single eviction may be another one (whoever just came back stays, one large job may go instead of two small ones).
+    """
+    left: dict[str, float] = {}
+    resident: set[str] = set()
+    running: set[str] = set()
+    ranks: list[float] = []
+    for line in lines:
+        job, event = line["job"], line["event"]
+        if event == "arrive":
+            row = facts.jobs[job]
+            left[job] = int(row["iterations"]) * facts.profiles[row["model_name"]]["iteration_s"]
+        elif event == "resident":
+            resident.add(job)
+        elif event == "run":
+            running.add(job)
+        elif event == "stop":
+            running.discard(job)
+        elif event == "iteration":
+            left[job] -= facts.profiles[facts.jobs[job]["model_name"]]["iteration_s"]
+        elif event in ("evict", "finish"):
+            resident.discard(job)
+            others = [left[other] for other in resident - running]
+            if event == "evict" and len(others) >= 2:
+                ranks.append(sum(left[job] >= other for other in others) / len(others))
+    if not ranks:
+        raise Violation("nobody was evicted, so there is no order to look at")
+    mean = sum(ranks) / len(ranks)
+    if mean < least_rank:
+        raise Violation(f"jobs that were evicted rank at {mean:.2f} of those with the most work left")
+    return mean

@@ -76,7 +76,9 @@ def doubled(config: Config) -> Config:
     """The same settings on a clock that goes half as fast."""
     values: dict[str, Any] = {}
     for field in fields(config):
-        if field.name.endswith("_s"):
+        if field.name.endswith("_per_s"):
+            values[field.name] = getattr(config, field.name) / 2
+        elif field.name.endswith("_s"):
             value = getattr(config, field.name)
             values[field.name] = tuple(2 * one for one in value) if isinstance(value, tuple) else 2 * value
     return replace(config, **values)
