@@ -53,9 +53,12 @@ class Config:
     revoke_unknown_s: float = 60.0
     #: Waits between attempts to stop a turn that doesn't end; after the last one the books take it back.
     stop_waits_s: tuple[float, ...] = (1.0, 2.0, 4.0)
+    #: What a move costs as long as none was seen: fixed seconds, and bytes a second.
+    move_s: float = 0.05
+    move_bytes_per_s: float = 10.0 * 2**30
     #: A device is looked at again no sooner than this.
     look_s: float = 0.001
-    #: An evicted session's return that failed is tried again after so long.
+    #: A return that failed is tried again, and a device with a starving session looked at again, after so long.
     retry_s: float = 1.0
     #: A session that shares a lane reads as running so long after its last turn.
     sharing_s: float = 2.0

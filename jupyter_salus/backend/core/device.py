@@ -109,7 +109,7 @@ class Device:
         self.idle = Order()
         #: Residents that want or hold a turn, by E.
         self.needs = Order()
-        #: Bytes of sessions that can't be moved.
+        #: Bytes of sessions that can't be moved, and what those that are out left behind.
         self.fixed_bytes = 0
         #: Holders that wait for room, those that asked first first.
         self.blocked: list[Session] = []
@@ -120,7 +120,7 @@ class Device:
         #: When the moves under way should all be over.
         self.moves_due = 0.0
         #: Learned seconds of a move: fixed, and for each byte.
-        self.move_cost = (0.05, 1.0 / (10 * 2**30))
+        self.move_cost = (0.0, 0.0)
         #: Seconds that moves for sessions of the same class may still take.
         self.move_credit_s = 0.0
         self.move_credit_at = 0.0

@@ -45,7 +45,7 @@ def _bytes(device: Device, sessions: list[Session]) -> None:
         f"{device.id}: {ledger.given} given out of {ledger.limit}",
     )
     _hold(all(one.held_bytes >= 0 for one in sessions), f"{device.id}: a session holds less than nothing")
-    fixed = sum(one.held_bytes for one in sessions if not one.evictable)
+    fixed = sum(one.held_bytes for one in sessions if not one.evictable or one.residency is Residency.EVICTED)
     _hold(fixed == device.fixed_bytes, f"{device.id}: {fixed} can't be moved, the device says {device.fixed_bytes}")
     going = sum(one.held_bytes for one in sessions if one.residency is Residency.EVICTING or one.going)
     _hold(

@@ -183,7 +183,7 @@ def _choose(state: State, device: Device, now: float) -> Plan:
                 continue
         cost = _cost(session)
         if cost > plan.room:
-            if session.holds:
+            if session.holds or cost > _attainable(device, session):
                 misses += 1
                 continue
             gained = _make_room(state, session, cost - plan.room, plan, now)
@@ -198,18 +198,27 @@ def _choose(state: State, device: Device, now: float) -> Plan:
         plan.choose(session, cost)
         if session.holds and now < session.quantum_end:
             plan.bound += cost
+    first = device.waiting.first()
+    if first is not None and first.starving:
+        state.look_again(device, now + config.retry_s, now)
     if not plan.count and not device.holders and not device.moves:
         _regardless(device, plan)
     return plan
 
 
+def _attainable(device: Device, session: Session) -> int:
+    """The most that the session could have if everybody else who can be moved were out."""
+    own = session.held_bytes if session.evictable and session.residency is not Residency.EVICTED else 0
+    return device.ledger.limit - device.fixed_bytes - own
+
+
 def _keeps_room(device: Device, session: Session, cost: int, plan: Plan, *, first: bool) -> bool:
     """Whether the room of a session that doesn't fit yet is kept from all that come after it.
 
-    For a starving one wherever it can be had at all; else for the first one, if only holders inside their quantum have it.
+    For the first starving one in any case; else for the first one, if only holders inside their quantum have it.
     """
     if session.starving:
-        return device.ledger.limit - device.fixed_bytes >= cost
+        return plan.room >= 0
     return first and device.policy.keeps_room and cost <= plan.room + plan.bound
 
 
@@ -243,27 +252,24 @@ def _make_room(state: State, session: Session, shortage: int, plan: Plan, now: f
 
 def _act(state: State, device: Device, plan: Plan, now: float) -> None:
     """Returns, revocations, turns, admissions."""
-    chosen = plan.session_set
-    ready = []
-    cramped = False
+    _revoke_others(state, device, plan, now)
+    #: What those before need that couldn't be placed yet: what is free is theirs.
+    owed = 0
     for session in plan.newcomers:
+        room = room_if_lanes_shrink(device) - owed
         if session.residency is Residency.EVICTED:
-            entry = session.entry_bytes
-            if shed(device, entry):
+            if session.entry_bytes <= room:
+                shed(device, session.entry_bytes)
                 moves.restore(state, session, now)
-            elif entry > room_if_lanes_shrink(device) + device.going_bytes:
-                cramped = True
-        elif session.residency is not Residency.RESTORING:
-            ready.append(session)
-    if ready or cramped or not plan.newcomers:
-        for holder in [one for one in device.staying.sessions if one not in chosen]:
-            turns.revoke(state, holder, now)
-    for session in ready:
-        if len(device.holders) >= plan.count:
-            break
-        if device.over_capacity or fits(device, session):
+        elif (
+            session.residency is not Residency.RESTORING
+            and len(device.holders) < plan.count
+            and (device.over_capacity or _cost(session) <= room)
+        ):
             turns.grant(state, session, now)
             growth.take_up(state, session, now)
+            continue
+        owed += _cost(session)
     if not device.holders and len(device.ready):
         _fill_in(state, device, plan.newcomers, now)
     if device.blocked:
@@ -273,6 +279,24 @@ def _act(state: State, device: Device, plan: Plan, now: float) -> None:
     for holder in device.holders:
         if now >= holder.quantum_end and holder.turn is Turn.RUNNING:
             turns.begin_quantum(state, holder, now)
+
+
+def _revoke_others(state: State, device: Device, plan: Plan, now: float) -> None:
+    """Ask holders that weren't chosen for their turns, unless all those that come for them are still on their way."""
+    going = [holder for holder in device.staying.sessions if holder not in plan.session_set]
+    if not going:
+        return
+    room = room_if_lanes_shrink(device) + device.going_bytes
+    for session in plan.newcomers:
+        if session.residency is Residency.RESTORING:
+            continue
+        if session.residency is not Residency.EVICTED or session.entry_bytes > room:
+            break
+    else:
+        if plan.newcomers:
+            return
+    for holder in going:
+        turns.revoke(state, holder, now)
 
 
 def _fill_in(state: State, device: Device, newcomers: list[Session], now: float) -> None:

@@ -19,6 +19,7 @@ from .find import join, room_if_lanes_shrink, shed
 from .ledger import Ledger
 from .pace import Pace
 from .session import CLASSES, NO_PROFILE, Session
+from .snapshot import Places, Snapshot
 from .state import State
 from .transitions import Residency, Turn
 
@@ -82,7 +83,7 @@ class Scheduler:
         """When `DeadlineReached` should be handled next; None: never. Something that is past may be named."""
         return self._state.deadlines.next()
 
-    def snapshot(self, now: float) -> snapshot.Snapshot:
+    def snapshot(self, now: float) -> Snapshot:
         """What people may see, at `now`."""
         return snapshot.take(self._state, now)
 
@@ -91,7 +92,7 @@ class Scheduler:
         """Grows whenever `places` may have changed."""
         return sum(device.ledger.changes for device in self._state.devices.values())
 
-    def places(self) -> snapshot.Places:
+    def places(self) -> Places:
         """Which session is in which lane and on its device: the part of the snapshot that is cheap to read."""
         return snapshot.places(self._state)
 
@@ -262,6 +263,8 @@ class Scheduler:
         turns.drop(state, session, now)
         if session.residency is Residency.EVICTING:
             device.going_bytes -= session.held_bytes
+        elif session.residency is Residency.EVICTED and session.evictable:
+            device.fixed_bytes -= session.held_bytes
         device.moving.pop(session.id, None)
         device.leave_lane(session)
         session.to_residency(Residency.LEAVING)
@@ -482,6 +485,7 @@ class Scheduler:
                 side_by_side=event.side_by_side,
             )
             device.move_credit_at = now
+            device.move_cost = (self.config.move_s, 1.0 / self.config.move_bytes_per_s)
             state.devices[event.device] = device
             return device
         device.ledger.observe_device(event.capacity_bytes, event.foreign_bytes, event.reserve_bytes)
