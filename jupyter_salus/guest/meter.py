@@ -35,14 +35,22 @@ def wanted_cpu_s(native_id: int) -> Optional[float]:
     return (int(ran) + int(waited)) / 1e9
 
 
-def process_wanted_cpu_s() -> Optional[float]:
-    """The same over all threads that live now; None where the system doesn't tell."""
-    try:
-        threads = [int(name) for name in os.listdir("/proc/self/task")]
-    except OSError:
-        return None
+def waited_for_cpu_s() -> float:
+    """Seconds that the other threads of this process were ready to run and had no CPU, over those that live now."""
+    found = 0.0
     own = threading.get_native_id()
-    return sum(wanted_cpu_s(one) or 0.0 for one in threads if one != own)
+    try:
+        names = os.listdir("/proc/self/task")
+    except OSError:
+        return 0.0
+    for name in names:
+        if name != str(own):
+            try:
+                with open(f"/proc/self/task/{name}/schedstat", "rb", buffering=0) as file:
+                    found += int(file.read(128).split()[1]) / 1e9
+            except (OSError, ValueError, IndexError):
+                continue  # it has just ended, or the system doesn't tell
+    return found
 
 
 def has_children() -> bool:
@@ -114,10 +122,13 @@ class Sleep:
     """Whether the whole process has wanted no CPU for a while; sampled by the link's thread while a turn is revoked."""
 
     #: How long, in seconds, and up to which share of it counts as none.
-    WHILE_S, NONE = 0.06, 0.05
+    WHILE_S, NONE = 0.15, 0.05
+    #: Looks lie at least this far apart, in seconds: each costs a read for every thread.
+    APART_S = 0.03
 
     def __init__(self) -> None:
-        self._since: Optional[Tuple[float, float]] = None
+        self._since: Optional[Tuple[float, float, float]] = None
+        self._looked = 0.0
 
     def forget(self) -> None:
         """Begin anew."""
@@ -125,13 +136,20 @@ class Sleep:
 
     def lasts(self, now: float) -> bool:
         """Whether nothing has computed since the first call, long enough; the time begins anew with each use of CPU."""
-        wanted = process_wanted_cpu_s()
-        if wanted is None:
+        if now - self._looked < self.APART_S:
             return False
-        if self._since is None or wanted - self._since[1] > self.NONE * max(now - self._since[0], self.WHILE_S):
-            self._since = (now, wanted)
+        self._looked = now
+        # Less what this thread, the link's, has used itself.
+        used, waited = time.process_time() - time.thread_time(), waited_for_cpu_s()
+        if self._since is None or not self._quiet(now, used - self._since[1], waited - self._since[2]):
+            self._since = (now, used, waited)
             return False
         return now - self._since[0] >= self.WHILE_S and not has_children()
+
+    def _quiet(self, now: float, used: float, waited: float) -> bool:
+        none = self.NONE * max(now - (self._since or (now,))[0], self.WHILE_S)
+        # The sum over living threads falls when one ends, which is no sign of sleep.
+        return used <= none and 0 <= waited <= none
 
 
 def importing(frame: Optional[FrameType]) -> bool:

@@ -137,12 +137,13 @@ class ScriptedBackend:
         with self._heard:
             return self._grant(ticket)
 
-    def revoke(self, epoch: int | None = None, deadline_s: float = 3600.0) -> None:
-        """Ask for the turn back."""
+    def revoke(self, epoch: int | None = None, deadline_s: float = 3600.0) -> int:
+        """Ask for the turn back; returns its epoch."""
         with self._heard:
             epoch = self.epoch if epoch is None else epoch
         assert epoch is not None
         self.send(TurnRevoked(epoch=epoch, deadline=time.time() + deadline_s))
+        return epoch
 
     def explain(self, ticket: int, text: str, **more: Any) -> None:
         """Say why the guest waits."""
@@ -171,6 +172,15 @@ class ScriptedBackend:
                 if left <= 0:
                     raise AssertionError(f"no {kind.kind} number {number} in {PATIENCE_S} s; heard {self.kinds()}")
                 self._heard.wait(left)
+
+    def released(self, epoch: int) -> TurnReleased:
+        """The release of this epoch, waited for."""
+        number = 1
+        while True:
+            message = self.expect(TurnReleased, number)
+            if message.epoch == epoch:
+                return message
+            number += 1
 
     def kinds(self) -> list[str]:
         """The kinds of what was said, progress left out: it comes at its own pace."""

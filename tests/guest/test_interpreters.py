@@ -30,7 +30,7 @@ def test_a_loop_takes_turns(foreign: Governed, name: str) -> None:
     flag = foreign.flag()
     request = foreign.kernel.submit(cell(name, flag, foreign.folder))
     foreign.backend.grant(foreign.backend.expect(TurnWanted).ticket)
-    foreign.pass_a_turn(1)
+    foreign.pass_a_turn()
     assert foreign.finish(request, flag).text == "ended\n"
 
 

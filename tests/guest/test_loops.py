@@ -15,8 +15,8 @@ def test_a_loop_takes_turns(governed: Governed, name: str) -> None:
     flag = governed.flag()
     request = governed.kernel.submit(cell(name, flag, governed.folder))
     governed.backend.grant(governed.backend.expect(TurnWanted).ticket)
-    governed.pass_a_turn(1)
-    governed.pass_a_turn(2)
+    governed.pass_a_turn()
+    governed.pass_a_turn()
     assert governed.finish(request, flag).text == "ended\n"
 
 

@@ -15,6 +15,7 @@ import ctypes
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from ..session import Session
 
 _CAN_MARK = sys.version_info >= (3, 10)
-#: Landings in one burst, and the pause between two bursts in seconds: about a tenth of the time is spent landing. On 3.9
-#: one landing costs as much as 32, and there is one at nearly every instruction.
-BURST = 200 if _CAN_MARK else 12
-PAUSE_S = 0.003
+#: How long a burst of landings lasts and the pause between two, in seconds: about a tenth of the time is spent landing.
+BURST_S, PAUSE_S = 0.0004, 0.003
+#: Landings between two looks at how full the stack is. On 3.9 one landing is called 32 times where it is.
+_FEW = 16
 
 
 class PendingLoops:
@@ -43,7 +44,8 @@ class PendingLoops:
         self._owner = Owner()
         self._armed = False
         self._main = threading.main_thread().ident or 0
-        self._left = 0
+        self._landings = 0
+        self._until = 0.0
         self._place: Optional[Tuple[int, int]] = None
         self._signal = _free_signal() if _CAN_MARK else None
         self._usable = self._signal is not None or not _CAN_MARK
@@ -63,7 +65,8 @@ class PendingLoops:
         if not has_room(frame_of(self._main)):
             return
         self._armed = True
-        self._left = BURST
+        self._landings = 0
+        self._until = time.perf_counter() + BURST_S
         self._mark()
 
     def disarm(self) -> None:
@@ -127,13 +130,17 @@ class PendingLoops:
         if not self._armed or frame is None or is_ours(frame.f_code) or self._session.turn.busy_here():
             return False
         if self._owner.is_users(frame.f_code) and at_backedge(frame):
-            self._left = 0
             if may_wait(frame, self._session):
                 self._session.boundary(raises=INVISIBLE)
             return False
-        self._left -= 1
+        if self._landings == 0:
+            self._until = time.perf_counter() + BURST_S
+        elif time.perf_counter() >= self._until:
+            return False
         # Where nothing may be waited for, or the stack is nearly full, a landing only costs.
-        return self._left > 0 and not is_measured(frame) and has_room(frame)
+        again = self._landings % _FEW != 0 or (not is_measured(frame) and has_room(frame))
+        self._landings += 1
+        return again
 
 
 class _Marks:
