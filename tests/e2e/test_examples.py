@@ -38,25 +38,26 @@ def meet(path: Path, folder: Path, all_of_them: list[str], after: int) -> None:
     nbformat.write(notebook, path)
 
 
+@pytest.mark.timeout(300)  # the import of TensorFlow alone takes 10 s of a whole core
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="one of the examples needs TensorFlow")
 def test_the_examples_run_at_the_same_time_in_turns_and_the_interactive_one_hardly_waits(tmp_path):
     names = ["keras_digits", "numpy_digits", "interactive_digits"]
     for name in names:
         shutil.copy(EXAMPLES / f"{name}.ipynb", tmp_path)
-    parameters(tmp_path / "keras_digits.ipynb", EPOCHS=6, SEED=7)
-    parameters(tmp_path / "numpy_digits.ipynb", EPOCHS=6, SEED=11)
+    parameters(tmp_path / "keras_digits.ipynb", EPOCHS=3, SEED=7)
+    parameters(tmp_path / "numpy_digits.ipynb", EPOCHS=3, SEED=11)
     parameters(tmp_path / "interactive_digits.ipynb", PAUSE=0.3, SEED=3)
     for name in names:
         meet(tmp_path / f"{name}.ipynb", tmp_path, names, after=1)
 
-    line = [sys.executable, "-m", "jupyter_salus.cli", "run", "--device=host", "--quiet", "--json", "--output-dir=out"]
+    line = [sys.executable, "-m", "jupyter_salus.cli", "run", "--device=host", "--json", "--output-dir=out"]
     done = subprocess.run(
         [*line, *(f"{name}.ipynb" for name in names)],
         cwd=tmp_path,
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
 
@@ -64,7 +65,7 @@ def test_the_examples_run_at_the_same_time_in_turns_and_the_interactive_one_hard
     rows = {Path(one["notebook"]).stem: one for one in json.loads(done.stdout)["notebooks"]}
     for name in ("keras_digits", "numpy_digits"):
         assert rows[name]["turns"] > 1
-        assert rows[name]["iterations"] > 100
+        assert rows[name]["iterations"] > 50
     waited = rows["interactive_digits"]["waited_s"] / max(1, rows["interactive_digits"]["turns"])
     assert waited < 0.25 * min(rows[name]["used_s"] for name in ("keras_digits", "numpy_digits"))
     executed = nbformat.read(tmp_path / "out" / "keras_digits.ipynb", as_version=4)

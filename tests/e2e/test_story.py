@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.timeout(300)  # six processes, two of which compute all the time
 def test_the_story_starts_two_trainings_that_share_and_ends_them(short_tmp, tmp_path):
     shutil.copy(EXAMPLES / "story.ipynb", tmp_path)
     parameters(tmp_path / "story.ipynb", SECONDS=2.0)
@@ -37,7 +38,7 @@ def test_the_story_starts_two_trainings_that_share_and_ends_them(short_tmp, tmp_
                 env={**environment, "JUPYTER_RUNTIME_DIR": str(server.runtime)},
                 capture_output=True,
                 text=True,
-                timeout=110,
+                timeout=280,
                 check=False,
             )
         finally:
