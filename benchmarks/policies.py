@@ -246,24 +246,20 @@ def small_jobs(
 
 
 def priorities(bench: Bench) -> Rows:
-    """A stream of short high-priority jobs that keeps the device busy, with one low and one normal job behind it."""
-    rows = [
-        {"model": "short", "persistent_mib": 300, "ephemeral_mib": 3000, "iteration_ms": 50},
-        {"model": "long", "persistent_mib": 600, "ephemeral_mib": 9000, "iteration_ms": 400},
-    ]
-    profiles = bench.profiles("priority-profiles", rows)
+    """Short high-priority jobs that leave hardly a gap on the device, with one low and one normal job behind them."""
+    profiles = WORKLOADS
     stream: list[dict[str, Any]] = [
         {
             "job_id": f"high{number}",
-            "model_name": "short_1",
-            "iterations": 40,
-            "submit_time": 2.05 * number,
+            "model_name": "alexnet_25",
+            "iterations": 200,
+            "submit_time": 4.3 * number,
             "priority": "high",
         }
-        for number in range(300)
+        for number in range(150)
     ]
     others: list[dict[str, Any]] = [
-        {"job_id": name, "model_name": "long_1", "iterations": 100, "submit_time": 1.0, "priority": name}
+        {"job_id": name, "model_name": "inception3_50", "iterations": 200, "submit_time": 1.0, "priority": name}
         for name in ("low", "normal")
     ]
     alone = bench.trace("priority-high", stream)
@@ -272,7 +268,7 @@ def priorities(bench: Bench) -> Rows:
     jobs = read_trace(both, read_profiles(profiles))
     machine = Machine(jobs, Settings("priority", DeviceModel(CAPACITY_MIB * MIB), core=bench.config), Log(None))
     machine.run()
-    bound = bench.config.max_wait_priority_s + 0.4 + 2 * (0.4 + 0.001 + 2 * 0.03)
+    bound = bench.config.max_wait_priority_s + 0.362 + 2 * (0.362 + 0.001 + 2 * 0.03)
     for name in ("low", "normal"):
         guest = machine.guests[name]
         first = value(guest.first_turn_at) - guest.job.submit_s

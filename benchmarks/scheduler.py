@@ -18,10 +18,9 @@ from functools import partial
 from itertools import count
 from time import thread_time_ns
 
-from jupyter_salus.backend.core.scheduler import Scheduler
-
 from jupyter_salus.backend.core import decisions, events
 from jupyter_salus.backend.core.config import Config
+from jupyter_salus.backend.core.scheduler import Scheduler
 
 MIB = 2**20
 DEVICE = "gpu0"
