@@ -92,6 +92,16 @@ class Hearing:
             left = deadline - time.monotonic()
             assert left > 0 and self._more(left), f"no {kind} came, but {self.heard[-5:]}"
 
+    def seen(self, kind: str) -> Wire:
+        """The first frame of this kind at all, whether or not it was taken: for those whose order isn't given."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            for wire in self.heard:
+                if wire.get("kind") == kind:
+                    return wire
+            left = deadline - time.monotonic()
+            assert left > 0 and self._more(left), f"no {kind} came, but {self.heard[-5:]}"
+
 
 class Talker(Hearing):
     """A peer in the test's own process. `hello` is said if it is given."""

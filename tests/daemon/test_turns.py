@@ -131,11 +131,13 @@ def test_a_session_that_grew_past_the_capacity_waits_while_others_run(start_daem
     grown.say({"kind": "turn_wanted", "ticket": 1})
     epoch = grown.hear("turn_granted")["epoch"]
     grown.say("grow")
-    grown.hear("grown")
+    grown.seen("grown")
     held = resident_bytes(grown.pid)
     assert held is not None
     other.say({"kind": "turn_wanted", "ticket": 1})
-    grown.hear("turn_revoked")
+    daemon.until("other", lambda row: row is not None and row["turn"] == "wanted")
+    # By the quantum's end, or earlier by the growth that was seen from outside.
+    grown.seen("turn_revoked")
     grown.say({"kind": "turn_released", "epoch": epoch, "wants_more": True, "ticket": 2, "resident_bytes": held})
     theirs = other.hear("turn_granted")["epoch"]
     row = daemon.until("grown", lambda row: row is not None and row["state"] == "waiting" and row["reason"] is not None)

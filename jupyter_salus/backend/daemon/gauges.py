@@ -81,7 +81,8 @@ class Gauges:
             self._begin(gauge, usage.resident_bytes)
             return self._told(record, gauge, None)
         gauge.peak_bytes = max(gauge.peak_bytes, usage.resident_bytes)
-        gauge.low_bytes = min(gauge.low_bytes, usage.resident_bytes)
+        # 0: nothing was known of it until now.
+        gauge.low_bytes = min(gauge.low_bytes or usage.resident_bytes, usage.resident_bytes)
         if self._clock.now() - gauge.at < SILENT_S:
             return None
         low, peak = gauge.low_bytes, gauge.peak_bytes

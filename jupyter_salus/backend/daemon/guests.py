@@ -139,7 +139,7 @@ class Guests:
 
     def look(self, record: Record) -> None:
         """Close a session whose lease was lost if the device shows its bytes as free."""
-        if record.leaving and self._gauges.free(record):
+        if record.core_id is not None and record.leaving and self._gauges.free(record):
             self._free(record)
 
     # ---- the ways of a record ------------------------------------------------------------------------------------------
