@@ -65,7 +65,7 @@ def sanitized_console(built: Path, compiled: Compile) -> list[str]:
     program = compiled(
         "sanitized",
         [PROGRAMS / "worker.c", *guard],
-        "-O1",
+        "-O0",
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
         "-rdynamic",

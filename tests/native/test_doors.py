@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,8 +77,6 @@ def test_every_symbol_that_is_not_harmless_is_exported(built: Path) -> None:
     )
     names = "\n".join(name for kind, name in ROW.findall(TABLE) if kind != "HARMLESS")
     library = str(built / "libsalus_guard.so")
-    import sys
-
     done = subprocess.run(
         [sys.executable, "-c", code, library], input=names, capture_output=True, text=True, check=True
     )
@@ -98,6 +97,14 @@ def test_the_version_of_the_c_library_that_a_build_needs_can_be_told(built: Path
     assert (2, 2) < build.glibc_needed(built / "libsalus_guard.so") < (3, 0)
 
 
+FIND = """
+def find(name):
+    out = pointer()
+    call('cuGetProcAddress_v2', c.c_char_p(name), c.byref(out), c.c_int(13000), 0, None)
+    return out.value
+"""
+
+
 def owner(child: Child, address: str) -> str:
     """The file in which an address of the child lies."""
     value = child.do(f"c.cast({address}, c.c_void_p).value")
@@ -114,10 +121,7 @@ def test_both_ways_of_asking_for_an_entry_lead_to_the_guard(world: World) -> Non
     for name in ("cuMemAlloc_v2", "cuLaunchKernel", "cuGetProcAddress_v2"):
         assert owner(child, f"lib.{name}").endswith("libsalus_guard.so")
     assert owner(child, "lib.cuDeviceGetCount").endswith("libcuda.so.1")
-    child.do("find = lambda n: got('cuGetProcAddress_v2', c.c_char_p(n), c.c_int(13000), 0, None, kind=pointer)")
-    child.do(
-        "find = lambda n: (lambda out: (call('cuGetProcAddress_v2', c.c_char_p(n), c.byref(out), c.c_int(13000), 0, None), out.value)[1])(pointer())"
-    )
+    child.do(FIND)
     assert owner(child, "find(b'cuMemAlloc')").endswith("libsalus_guard.so")
     assert owner(child, "find(b'cuGetProcAddress')").endswith("libsalus_guard.so")
     assert owner(child, "find(b'cuDeviceGetCount')").endswith("libcuda.so.1")
@@ -174,8 +178,6 @@ def test_the_next_symbol_is_still_the_next_after_its_caller(
     preloads = ":".join(str(path) for path in [*preload, first, second])
     code = "import ctypes; print(ctypes.CDLL(None).whose())"
     environment = {**world.environment, "LD_PRELOAD": preloads, "JUPYTER_SALUS_SOCKET": str(world.socket)}
-    import sys
-
     done = subprocess.run(
         [sys.executable, "-S", "-E", "-c", code],
         capture_output=True,
@@ -192,8 +194,6 @@ def test_asking_whether_a_driver_is_there_is_not_answered_by_us(world: World) ->
     code = "import ctypes; print(hasattr(ctypes.CDLL(None), 'cuMemAlloc_v2'))"
     environment = {**world.environment, "JUPYTER_SALUS_SOCKET": str(world.socket)}
     environment["LD_PRELOAD"] = str(world.built / "libsalus_guard.so")
-    import sys
-
     done = subprocess.run(
         [sys.executable, "-S", "-E", "-c", code],
         capture_output=True,

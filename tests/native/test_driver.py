@@ -117,7 +117,9 @@ def test_bytes_stay_with_a_handle_that_is_unmapped_and_mapped_elsewhere(child: C
 
 def test_unmapping_takes_several_mappings_and_gaps_at_once_but_cuts_none(child: Child) -> None:
     child.do("a = reserve(8 << 20); hs = [create(4 << 20), create(2 << 20)]")
-    child.do("[map_at(a + i * (4 << 20), n << 20, h) for i, (h, n) in enumerate(zip(hs, (4, 2)))]; set_access(a, 6 << 20)")
+    child.do(
+        "[map_at(a + i * (4 << 20), n << 20, h) for i, (h, n) in enumerate(zip(hs, (4, 2)))]; set_access(a, 6 << 20)"
+    )
     assert code_of(child, "call('cuMemUnmap', a, 2 << 20)") == INVALID_VALUE
     assert code_of(child, "call('cuMemUnmap', a + (2 << 20), 2 << 20)") == INVALID_VALUE
     child.do("write(a, b'x' * 100)")

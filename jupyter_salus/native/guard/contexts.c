@@ -26,6 +26,10 @@ static struct {
     const char *fixed;
 } contexts;
 
+static _Atomic unsigned draining; /* drains that are waited for */
+
+unsigned contexts_draining(void) { return atomic_load(&draining); }
+
 CUresult contexts_current(CUcontext *context, CUdevice *device)
 {
     *context = NULL;
@@ -152,6 +156,7 @@ void contexts_after_fork(void)
 {
     pthread_mutex_init(&contexts_lock, NULL);
     memset(&contexts, 0, sizeof contexts);
+    atomic_store(&draining, 0);
 }
 
 /* --- draining ------------------------------------------------------------------------------------------------ */
@@ -226,12 +231,14 @@ int contexts_drain(double deadline, char *why, size_t size)
     }
     struct timespec until = {.tv_sec = (time_t)deadline, .tv_nsec = (long)((deadline - (double)(time_t)deadline) * 1e9)};
     int late = 0;
+    atomic_fetch_add(&draining, 1);
     pthread_mutex_lock(&drain->lock);
     while (!drain->done && !late)
         late = pthread_cond_timedwait(&drain->changed, &drain->lock, &until);
     int done = drain->done;
     CUresult result = drain->result;
     pthread_mutex_unlock(&drain->lock);
+    atomic_fetch_sub(&draining, 1);
     drain_leave(drain);
     if (!done)
         snprintf(why, size, "cannot drain the device in time: its work goes on");

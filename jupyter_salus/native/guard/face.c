@@ -41,6 +41,7 @@ EXPORT size_t salus_guard_state(char *out, size_t size)
     json_add_text(&w, "gate", atomic_load(&gate_shut) ? "shut" : "open");
     json_add_whole(&w, "epoch", orders_epoch());
     json_add_whole(&w, "drained_epoch", orders_drained_epoch());
+    json_add_whole(&w, "draining", contexts_draining());
     json_add_whole(&w, "failed_open", (uint64_t)orders_failed_open());
     json_add_whole(&w, "waiting", gate_waiting());
     json_add_seconds(&w, "waiting_s", since > 0 ? clock_now() - since : 0);

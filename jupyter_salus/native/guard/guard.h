@@ -66,6 +66,7 @@ CUstream contexts_stream(CUcontext context); /* a stream of our own; the context
 unsigned contexts_count(void);
 unsigned contexts_accessors(CUdevice owner, CUmemAccessDesc *list, unsigned size); /* who may reach memory of a device */
 int contexts_drain(double deadline, char *why, size_t size);                        /* 1 when all their work is done */
+unsigned contexts_draining(void); /* 1 while one is waited for */
 void contexts_fix(const char *why); /* from now on nothing of this process can be moved */
 const char *contexts_fixed(void);
 void contexts_after_fork(void);
