@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_salus.native import build
+from jupyter_salus.protocol.version import VERSION
 from tests.native.backend import until
 from tests.native.conftest import Compile
 from tests.native.world import PROGRAMS, Child, World
@@ -81,6 +83,12 @@ def test_every_symbol_that_is_not_harmless_is_exported(built: Path) -> None:
         [sys.executable, "-c", code, library], input=names, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_guard_tells_the_packages_version(built: Path) -> None:
+    library = ctypes.CDLL(str(built / "libsalus_guard.so"))
+    library.salus_guard_version.restype = ctypes.c_char_p
+    assert library.salus_guard_version().decode() == VERSION
 
 
 def test_only_the_c_library_is_needed(built: Path) -> None:
