@@ -14,6 +14,7 @@ from jupyter_salus.backend.core.scheduler import Scheduler
 from jupyter_salus.backend.daemon.connections import Connection
 from jupyter_salus.backend.daemon.feed import SOFT_S, Feed
 from jupyter_salus.backend.daemon.gauges import STEP_BYTES, Gauges
+from jupyter_salus.backend.daemon.guests import Guests
 from jupyter_salus.backend.daemon.history import History
 from jupyter_salus.backend.daemon.peers import Credentials
 from jupyter_salus.backend.daemon.records import Record, Records
@@ -65,6 +66,9 @@ class Stage:
 
     def tell(self, event: core.Event) -> list[Decision]:
         return list(self.scheduler.handle(event, self.clock.now()))
+
+    def told(self, event: core.Event) -> None:
+        self.tell(event)
 
     def open(self, session: str) -> Record:
         record = Record(session, 7, "ada", 1, "host", self.clock.wall(), name=f"{session}.ipynb")
@@ -303,3 +307,16 @@ def test_kernels_of_a_server_that_is_gone_are_forgotten_after_a_while() -> None:
     clock.advance(1.0)
     servers.forget_forsaken([])
     assert [record.session for record in ended] == ["s1"]
+
+
+def test_an_end_that_was_seen_from_two_sides_is_one(stage: Stage) -> None:
+    """The sampling looks in a thread; meanwhile the pidfd told of the same process."""
+    record = stage.open("s1")
+    gauges = Gauges(HostDevice(4096 * MIB), stage.clock)
+    closed: list[Record] = []
+    log = logging.getLogger("guests")
+    guests = Guests(stage.records, gauges, stage.clock, stage.told, lambda _: None, closed.append, log)
+    guests.end(record)
+    assert (closed, list(stage.records)) == ([record], [])
+    guests.look(record)
+    assert closed == [record]
