@@ -46,6 +46,8 @@ class Guest:
     out: bool = False
     move: int = 0
     measured: bool = False
+    began_at: float = 0.0
+    stops: int = 0
 
 
 @dataclass
@@ -144,6 +146,7 @@ class World:
                 guest = self.guests[decision.session]
                 assert guest.epoch == decision.epoch
                 assert guest.revoked
+                guest.stops += 1
             case decisions.EvictSession():
                 self._evict(decision)
             case decisions.RestoreSession():
@@ -211,9 +214,13 @@ class World:
         self.last_epoch = decision.epoch
         self.longest_wait = max(self.longest_wait, self.now - guest.wanted_at)
         guest.wanting = False
-        guest.epoch, guest.lane, guest.revoked = decision.epoch, decision.lane, False
-        holders = [one for one in self.guests.values() if one.epoch is not None and one is not guest]
+        guest.epoch, guest.lane, guest.revoked, guest.stops = decision.epoch, decision.lane, False, 0
+        # One that answered no attempt to stop it is counted out.
+        attempts = len(self.config.stop_waits_s)
+        others = [one for one in self.guests.values() if one is not guest and one.stops < attempts]
+        holders = [one for one in others if one.epoch is not None]
         assert all(one.lane != guest.lane or one.device != guest.device for one in holders), "two in one lane"
+        guest.began_at = self.now
         if not guest.asking:
             self._work(guest)
 
@@ -225,7 +232,8 @@ class World:
             if guest.appointment == appointment and guest.epoch == epoch and guest.alive:
                 self._step(guest)
 
-        self.at(self.now + guest.iteration_s * self.random.uniform(0.4, 0.6), go_on)
+        part = 0.5 if self.grows else 1.0
+        self.at(self.now + guest.iteration_s * part * self.random.uniform(0.9, 1.1), go_on)
 
     def _step(self, guest: Guest) -> None:
         """Half an iteration is over: in its middle it may ask for memory, at its end is a boundary."""
@@ -246,7 +254,9 @@ class World:
         if not guest.measured:
             guest.measured = True
             self.tell(events.MemoryMeasured(guest.id, guest.persistent, guest.ephemeral))
-        self.tell(events.IterationsFinished(guest.id, epoch, 1, guest.iteration_s))
+        busy = self.now - guest.began_at
+        guest.began_at = self.now
+        self.tell(events.IterationsFinished(guest.id, epoch, 1, busy))
         if not guest.alive or guest.epoch != epoch:
             return
         if guest.iterations_left <= 0:

@@ -83,7 +83,7 @@ def resolve_deadlock(state: State, device: Device, now: float) -> bool:
         return False
     if len(device.blocked) < len(device.holders):
         return False
-    movable = [holder for holder in device.holders if device.moves and state.can_go(holder, now)]
+    movable = [holder for holder in device.holders if _movable(holder, now)]
     if movable and len(device.holders) > 1:
         victim = min(movable, key=lambda one: (one.pinned, one.held_bytes + one.mapped_bytes, one.number))
         turns.suspend(state, victim, now)
@@ -95,6 +95,11 @@ def resolve_deadlock(state: State, device: Device, now: float) -> bool:
         state.outbox.append(RefuseGrowth(victim.id, growth.request, _refusal(victim, growth.extra_bytes)))
         withdraw(state, victim, growth.request, now)
     return True
+
+
+def _movable(session: Session, now: float) -> bool:
+    """Whether it could go out whole; it needn't have any P."""
+    return session.device.moves and session.evictable and session.refused_until <= now
 
 
 def wanted_bytes(session: Session) -> int:

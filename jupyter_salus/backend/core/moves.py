@@ -13,7 +13,7 @@ The ledger counts a session's bytes until `SessionEvicted`, and from `RestoreSes
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from .decisions import EvictSession, RestoreSession
@@ -48,45 +48,51 @@ def find_victims(
     most = ledger.held + ledger.stopped - device.going_bytes
     if session.silent or (most < shortage and not session.starving):
         return None
-    place = (state.key(session, now), session.number)
-    free_to_move = _moves_freely(state, session, now)
-    budget = _budget(state, device, now)
+    budget = float("inf") if _moves_freely(state, session, now) else _budget(state, device, now)
     for pinned in (False, True):
         refused = 0
-        for other in reversed(device.ready.entries):
-            if other[:2] <= place or left <= 0:
+        for victim in _after(state, session, now):
+            if left <= 0 or refused > LOOK:
                 break
-            victim = other[2]
-            if refused > LOOK:
-                break
-            if victim.pinned is not pinned or victim in staying or victim is session or not state.can_go(victim, now):
+            if victim.pinned is not pinned or victim in staying or victim in victims or not state.can_go(victim, now):
                 continue
-            if not free_to_move and victim.rank <= session.rank:
-                cost = device.move_s(victim.held_bytes) * 2
+            cost = _cost_s(state, session, victim, budget, now)
+            if cost is None:
                 refused += 1
-                if victim.stays_until > now:
-                    state.look_again(device, victim.stays_until, now)
-                    continue
-                if cost > budget:
-                    state.look_again(device, now + (cost - budget) / state.config.moves_share, now)
-                    continue
-                budget -= cost
-                refused -= 1
+                continue
+            budget -= cost
             victims.append(victim)
             left -= _bytes_of(victim)
-        for holder in device.holders:
-            if (
-                left > 0
-                and not pinned
-                and holder not in staying
-                and holder is not session
-                and state.can_go(holder, now)
-            ):
-                victims.append(holder)
-                left -= holder.held_bytes
         if left <= 0:
             return _fewest(victims, -left)
     return victims if session.starving else None
+
+
+def _after(state: State, session: Session, now: float) -> Iterator[Session]:
+    """Residents that come after a session, last first; then holders, whose turns end for it if they aren't to stay."""
+    place = (state.key(session, now), session.number)
+    for entry in reversed(session.device.ready.entries):
+        if entry[:2] <= place:
+            break
+        yield entry[2]
+    for holder in session.device.holders:
+        if holder is not session:
+            yield holder
+
+
+def _cost_s(state: State, session: Session, victim: Session, budget: float, now: float) -> float | None:
+    """Seconds of the budget that a victim costs; None: it must not go now, and the device is looked at again then."""
+    device = session.device
+    if budget == float("inf") or victim.rank > session.rank:
+        return 0.0
+    if victim.stays_until > now:
+        state.look_again(device, victim.stays_until, now)
+        return None
+    cost = device.move_s(victim.held_bytes) * 2
+    if cost > budget:
+        state.look_again(device, now + (cost - budget) / state.config.moves_share, now)
+        return None
+    return cost
 
 
 def _fewest(victims: list[Session], spare: int) -> list[Session]:
@@ -109,17 +115,21 @@ def _from_idle(state: State, session: Session, shortage: int, victims: list[Sess
     Unpinned before pinned; of each kind the smallest that is enough alone, else the largest, and so on with the rest.
     """
     left = shortage
+    entries = session.device.idle.entries
     for pinned in (0.0, 1.0):
-        entries = session.device.idle.entries
-        begin, end = bisect_left(entries, ((pinned,),)), bisect_left(entries, ((pinned + 1.0,),))
-        last = end
+        begin, last = bisect_left(entries, ((pinned,),)), bisect_left(entries, ((pinned + 1.0,),))
         while left > 0 and last > begin:
-            at = min(bisect_left(entries, ((pinned, float(left)),), begin, last), last - 1)
-            victim = entries[at][2]
+            enough = bisect_left(entries, ((pinned, float(left)),), begin, last)
+            # The first of them may be one that was refused: then the next larger, then the next smaller ones.
+            for at in (*range(enough, last), *range(enough - 1, begin - 1, -1)):
+                victim = entries[at][2]
+                if victim is not session and state.can_go(victim, now):
+                    break
+            else:
+                break
             last = at
-            if victim is not session and state.can_go(victim, now):
-                victims.append(victim)
-                left -= _bytes_of(victim)
+            victims.append(victim)
+            left -= _bytes_of(victim)
     return left
 
 

@@ -41,7 +41,7 @@ IN_QUANTUM = (0.5,)
 class Plan:
     """The sessions that should run, in order, and the sums by which the next candidate is judged."""
 
-    __slots__ = ("bound", "count", "longest_s", "newcomers", "room", "seen", "session_set", "wanted")
+    __slots__ = ("bound", "count", "longest_s", "newcomers", "room", "seen", "session_set", "victims", "wanted")
 
     def __init__(self, device: Device) -> None:
         ledger = device.ledger
@@ -54,6 +54,8 @@ class Plan:
         #: Holders that were chosen, and others that were.
         self.session_set: dict[Session, None] = {}
         self.newcomers: list[Session] = []
+        #: Holders that go out for somebody once their turn is over.
+        self.victims: dict[Session, None] = {}
         #: Bytes of lanes whose holders are inside their quantum.
         self.bound = 0
 
@@ -165,9 +167,11 @@ def _choose(state: State, device: Device, now: float) -> Plan:
     at_judged = at_waiting = misses = 0
     least_refused = float("inf")
     while plan.count < limit and misses <= config.scan:
-        if at_judged < len(judged) and (at_waiting >= len(waiting) or judged[at_judged][0] <= waiting[at_waiting][0]):
+        if at_judged < len(judged) and (at_waiting >= len(waiting) or judged[at_judged][:2] <= waiting[at_waiting][:2]):
             session = judged[at_judged][2]
             at_judged += 1
+            if session in plan.victims:
+                continue
         elif at_waiting < len(waiting):
             session = waiting[at_waiting][2]
             at_waiting += 1
@@ -245,7 +249,9 @@ def _make_room(state: State, session: Session, shortage: int, plan: Plan, now: f
     gained = 0
     for victim in victims:
         gained += victim.held_bytes + victim.stopped_bytes
-        if not victim.holds:
+        if victim.holds:
+            plan.victims[victim] = None
+        else:
             moves.evict(state, victim, f"room for {session.id}", now, charged=victim.turn is Turn.WAITING)
     return gained
 

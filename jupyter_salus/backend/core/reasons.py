@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from .transitions import Residency, Turn
 
 if TYPE_CHECKING:
-    from .device import Device
+    from collections.abc import Sequence
+
     from .session import Session
 
 #: The codes, with what each means.
@@ -48,10 +49,10 @@ def amount(value: int) -> str:
     return f"{size:.1f} GiB"
 
 
-def reason_of(session: Session, now: float) -> Reason | None:
-    """Why it waits; None: it doesn't."""
+def reason_of(session: Session, most: Sequence[Session], now: float) -> Reason | None:
+    """Why it waits; None: it doesn't. `most`: the sessions that hold most of its device, the first ones first."""
     if session.turn is Turn.BLOCKED:
-        return _room(session, session.growth.extra_bytes if session.growth is not None else 0)
+        return _room(session, session.growth.extra_bytes if session.growth is not None else 0, most)
     if session.turn is Turn.LOST:
         return Reason("lost", "was asked for its turn and doesn't come to a boundary; others run meanwhile")
     if session.turn is not Turn.WAITING:
@@ -68,15 +69,15 @@ def reason_of(session: Session, now: float) -> Reason | None:
         return Reason(
             "over_capacity",
             f"has grown to {amount(session.held_bytes)}, {amount(short)} more than the device has; "
-            f"others go first{_who_holds(device, session)}",
+            f"others go first{_who_holds(session, most)}",
         )
     if device.holders:
-        return _behind(session)
+        return _behind(session, most)
     need = session.need_bytes - session.carried_bytes + session.entry_bytes
-    return _room(session, need)
+    return _room(session, need, most)
 
 
-def _behind(session: Session) -> Reason:
+def _behind(session: Session, most: Sequence[Session]) -> Reason:
     """Somebody has the turn: the holder that gave its turn up last, else the one of longest standing."""
     device = session.device
     draining = [one for one in device.holders if one.turn in (Turn.YIELDING, Turn.STOPPING)]
@@ -89,11 +90,11 @@ def _behind(session: Session) -> Reason:
     need = session.need_bytes - session.carried_bytes + session.entry_bytes
     free = device.ledger.limit - device.ledger.held - device.ledger.stopped
     if need > free:
-        return _room(session, need)
+        return _room(session, need, most)
     return Reason("turn", f"waits for {{session:{holder.id}}}, which has the device", holder.id)
 
 
-def _room(session: Session, need: int) -> Reason:
+def _room(session: Session, need: int, most: Sequence[Session]) -> Reason:
     """Too little memory: how much is missing, and who holds most."""
     device = session.device
     for other in device.moving.values():
@@ -101,23 +102,18 @@ def _room(session: Session, need: int) -> Reason:
             return Reason("making_room", f"{{session:{other.id}}} is being moved out to make room", other.id)
     missing = max(need - max(device.ledger.free, 0), 0)
     text = (
-        f"needs {amount(need)} of the device's memory, {amount(missing)} more than is free{_who_holds(device, session)}"
+        f"needs {amount(need)} of the device's memory, {amount(missing)} more than is free{_who_holds(session, most)}"
     )
-    return Reason("no_room", text, _largest(device, session))
+    others = [one for one in most if one is not session]
+    return Reason("no_room", text, others[0].id if others else None)
 
 
-def _largest(device: Device, session: Session) -> str | None:
-    others = [one for one in (*device.holders, *device.needs, *device.idle) if one is not session]
-    return max(others, key=_held).id if others else None
+def held_bytes(session: Session) -> int:
+    """What a session has of its device, its lane's part included."""
+    return session.held_bytes + session.lane_bytes + session.stopped_bytes
 
 
-def _held(session: Session) -> int:
-    return session.held_bytes + session.lane_bytes
-
-
-def _who_holds(device: Device, session: Session) -> str:
+def _who_holds(session: Session, most: Sequence[Session]) -> str:
     """The three that hold most, in words."""
-    others = {one.id: one for one in (*device.holders, *device.needs, *device.idle) if one is not session}
-    most = sorted(others.values(), key=_held, reverse=True)[:3]
-    parts = [f"{{session:{one.id}}} holds {amount(_held(one))}" for one in most if _held(one) > 0]
-    return "".join(f"; {part}" for part in parts)
+    others = [one for one in most if one is not session][:3]
+    return "".join(f"; {{session:{one.id}}} holds {amount(held_bytes(one))}" for one in others)

@@ -223,12 +223,13 @@ class Scheduler:
         device = state.device(event.device)
         if event.session in state.sessions:
             raise BadValue(f"cannot open session {event.session!r}: it is open already", {"session": event.session})
+        priority = _priority(event.priority)
         session = Session(
             id=event.session,
             number=state.next_number(),
             user=event.user,
             device=device,
-            priority=_priority(event.priority),
+            priority=priority,
             evictable=event.evictable,
             opened_at=now,
             profile=event.profile if event.profile is not None else NO_PROFILE,
@@ -385,11 +386,9 @@ class Scheduler:
         if event.count <= 0 or event.busy_s <= 0.0 or not session.holds:
             return False
         began = now - event.busy_s
-        if session.granted_at <= began + 1e-9 and event.busy_s <= now - session.granted_at + 1e-9:
-            wait = began - session.granted_at
-            if not session.handed_over:
-                session.handed_over = True
-                device.handover_s += 0.2 * (wait - device.handover_s)
+        if not session.handed_over:
+            session.handed_over = True
+            device.handover_s += 0.2 * (max(began - session.granted_at, 0.0) - device.handover_s)
         if device.parallel_since > began + 1e-6:
             return False
         others = [one for one in device.holders if one is not session]
@@ -507,9 +506,8 @@ class Scheduler:
             # What isn't starving by the new bound isn't, and the other way round.
             session.starving = False
             state.file(session, now)
-            state.deadlines.set(
-                (session.waiting_since or now) + device.policy.max_wait_s, Due.STARVING, device, session, session.epoch
-            )
+            since = session.waiting_since if session.waiting_since is not None else now
+            state.deadlines.set(since + device.policy.max_wait_s, Due.STARVING, device, session, session.epoch)
         for holder in device.holders:
             turns.begin_quantum(state, holder, now)
         return device

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from .reasons import Reason, reason_of
+from .reasons import Reason, held_bytes, reason_of
 from .transitions import HOLDING, Residency, Turn, visible
 
 if TYPE_CHECKING:
@@ -117,14 +118,26 @@ def take(state: State, now: float) -> Snapshot:
             positions[session] = position
             if session.lane is not None:
                 orders[session.lane].append(session.id)
-    rows = [_session(state, session, positions.get(session), now) for session in state.sessions.values()]
     gone = [session for sessions in state.leaving.values() for session in sessions if session.id not in state.sessions]
-    rows.extend(_session(state, session, None, now) for session in gone)
+    most = _most(state)
+    rows = [
+        _session(state, session, positions.get(session), most[session.device], now)
+        for session in (*state.sessions.values(), *gone)
+    ]
     return Snapshot(
         tuple(_device(device, now) for device in state.devices.values()),
         tuple(_lane(lane, tuple(orders[lane])) for lane in lanes),
         tuple(rows),
     )
+
+
+def _most(state: State) -> dict[Device, list[Session]]:
+    """The four sessions of each device that hold most of it."""
+    holding: dict[Device, list[Session]] = {device: [] for device in state.devices.values()}
+    for session in state.sessions.values():
+        if held_bytes(session) > 0:
+            holding[session.device].append(session)
+    return {device: nlargest(4, sessions, key=held_bytes) for device, sessions in holding.items()}
 
 
 def _device(device: Device, now: float) -> DeviceRow:
@@ -162,7 +175,7 @@ def _lane(lane: Lane, waiting: tuple[str, ...]) -> LaneRow:
     return LaneRow(lane.id, lane.device, lane.size, holder, waiting, members)
 
 
-def _session(state: State, session: Session, position: int | None, now: float) -> SessionRow:
+def _session(state: State, session: Session, position: int | None, most: list[Session], now: float) -> SessionRow:
     lane = session.lane
     sharing: tuple[str, ...] = ()
     shown = visible(session.turn, session.residency, broken=session.broken is not None)
@@ -187,7 +200,7 @@ def _session(state: State, session: Session, position: int | None, now: float) -
         persistent_bytes=session.persistent_bytes,
         ephemeral_bytes=session.ephemeral_bytes,
         position=position,
-        reason=reason_of(session, now),
+        reason=reason_of(session, most, now),
         sharing_with=sharing,
         waiting_since=session.waiting_since,
         waited_s=waited,
