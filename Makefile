@@ -96,7 +96,7 @@ docs: venv $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-check: lint types test docs
+check: lint types docs test
 
 wheel: venv
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
