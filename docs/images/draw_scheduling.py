@@ -36,7 +36,7 @@ WIDTH, LEFT, TOP, MEMORY, ROW, GAP = 860, 80, 34, 150, 26, 10
 def simulate() -> list[dict[str, Any]]:
     """The log of the run, under `srtf` with learned lengths."""
     jobs = [
-        Job(name, Workload(name, p * MIB, e * MIB, seconds, 0.0, share), count, at, 0.0, "normal", 0, 1)
+        Job(name, Workload(name, p * MIB, e * MIB, seconds, 0.0, share), count, at, 0.0, "normal", 0)
         for name, (p, e, seconds, share, count, at) in JOBS.items()
     ]
     stream = io.StringIO()

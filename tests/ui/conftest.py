@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'jupyter_salus[test]'")
+from tests.conftest import RUN_MARK
 
-from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
-
-from tests.conftest import RUN_MARK  # noqa: E402
-
-from .lab import PATIENCE_MS, ROOT, Lab, Sidebar  # noqa: E402
+from .lab import PATIENCE_MS, ROOT, Lab, Sidebar
 
 FLAGS = [
     "--no-sandbox",

@@ -3,7 +3,6 @@
  *
  * The clocks of browser and server may differ; without a correction a wait would read as minutes, or as nothing.
  */
-import { ISignal, Signal } from '@lumino/signaling';
 
 /** A difference below this many seconds is the transport's delay, not a wrong clock. */
 const TOLERANCE_S = 2;
@@ -22,25 +21,21 @@ export class Clock {
     this._offset = Math.abs(offset) > TOLERANCE_S ? offset : 0;
   }
 
-  /** Once a second while somebody listens and the page is visible. */
-  get second(): ISignal<this, void> {
-    return this._second;
-  }
-
-  /** Starts the tick; the returned function ends it. Views call it while they show a growing duration. */
+  /**
+   * Calls `slot` once a second while the page is visible; the returned function ends it. A plain set, not a signal:
+   * each growing duration of some hundred rows listens, and a signal looks through all its slots to add one.
+   */
   listen(slot: () => void): () => void {
-    const handler = () => slot();
-    this._second.connect(handler);
-    this._listeners += 1;
+    const own = () => slot();
+    this._slots.add(own);
     this._timer ??= setInterval(() => {
       if (typeof document === 'undefined' || document.visibilityState === 'visible') {
-        this._second.emit();
+        this._slots.forEach(one => one());
       }
     }, 1000);
     return () => {
-      this._second.disconnect(handler);
-      this._listeners -= 1;
-      if (this._listeners === 0 && this._timer !== null) {
+      this._slots.delete(own);
+      if (this._slots.size === 0 && this._timer !== null) {
         clearInterval(this._timer);
         this._timer = null;
       }
@@ -48,7 +43,6 @@ export class Clock {
   }
 
   private _offset = 0;
-  private _listeners = 0;
   private _timer: ReturnType<typeof setInterval> | null = null;
-  private readonly _second = new Signal<this, void>(this);
+  private readonly _slots = new Set<() => void>();
 }

@@ -20,6 +20,6 @@ export function occupancyOf(lane: ILane | null, sessions: readonly ISession[]): 
     running: members.filter(session => session.state === 'running' || session.state === 'yielding'),
     waiting: members
       .filter(session => session.state === 'waiting' || (session.state === 'restoring' && session.position !== null))
-      .sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || a.id.localeCompare(b.id))
+      .sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || (a.id < b.id ? -1 : 1))
   };
 }

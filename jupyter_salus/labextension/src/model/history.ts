@@ -4,6 +4,7 @@
  * Filled once from `GET salus/api/history`, then from the same changes that the sidebar shows. A session's moment
  * holds until its next one.
  */
+import { compareNames } from '../format';
 import { IMoment, ISession, SessionState } from '../wire';
 
 /** Seconds kept. */
@@ -97,32 +98,39 @@ export class History {
     for (const session of this.sessions(from)) {
       for (const span of this.spans(session, from, to)) {
         if (span.lane !== null && (span.state === 'running' || span.state === 'yielding')) {
-          lanes.set(span.lane, [...(lanes.get(span.lane) ?? []), span]);
+          const own = lanes.get(span.lane);
+          if (own) {
+            own.push(span);
+          } else {
+            lanes.set(span.lane, [span]);
+          }
         }
       }
     }
     lanes.forEach(spans => spans.sort((a, b) => a.from - b.from));
-    return new Map([...lanes].sort(([a], [b]) => a.localeCompare(b, undefined, { numeric: true })));
+    return new Map([...lanes].sort(([a], [b]) => compareNames(a, b)));
   }
 
   /** Memory of a device over time. E counts while its owner runs: what others of the lane would need isn't there. */
   memory(device: string, from: number, to: number): IMemoryStep[] {
-    const now = new Map<string, IMoment>();
+    const last = new Map<string, IMoment>();
     const steps: IMemoryStep[] = [];
+    let persistentBytes = 0;
+    let ephemeralBytes = 0;
+    const count = (moment: IMoment | undefined, sign: 1 | -1) => {
+      if (moment?.device === device) {
+        persistentBytes += OFF_DEVICE.has(moment.state) ? 0 : sign * moment.persistentBytes;
+        ephemeralBytes += moment.state === 'running' || moment.state === 'yielding' ? sign * moment.ephemeralBytes : 0;
+      }
+    };
     const all = [...this._moments.values()].flat().sort((a, b) => a.at - b.at);
     for (const moment of all) {
       if (moment.at > to) {
         break;
       }
-      now.set(moment.session, moment);
-      let persistentBytes = 0;
-      let ephemeralBytes = 0;
-      now.forEach(held => {
-        if (held.device === device) {
-          persistentBytes += OFF_DEVICE.has(held.state) ? 0 : held.persistentBytes;
-          ephemeralBytes += held.state === 'running' || held.state === 'yielding' ? held.ephemeralBytes : 0;
-        }
-      });
+      count(last.get(moment.session), -1);
+      count(moment, 1);
+      last.set(moment.session, moment);
       const step = { at: Math.max(from, moment.at), persistentBytes, ephemeralBytes };
       if (steps[steps.length - 1]?.at === step.at) {
         steps.pop();

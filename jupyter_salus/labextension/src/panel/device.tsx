@@ -2,7 +2,7 @@
  * A device: its memory as a bar that reads without colour, its policy, its lanes.
  */
 import * as React from 'react';
-import { gib, withUnit } from '../format';
+import { compareNames, gib, withUnit } from '../format';
 import { stateIcon } from '../icons';
 import { occupancyOf } from '../lanes';
 import { isOnDevice, laneName, Part, partsOf } from '../memory';
@@ -134,7 +134,7 @@ export function Lanes(props: {
 }): JSX.Element {
   const { trans } = useSurroundings();
   const { devices, lanes, sessions } = props;
-  const sorted = [...lanes].sort((a, b) => a.id.localeCompare(b.id, undefined, { numeric: true }));
+  const sorted = [...lanes].sort((a, b) => compareNames(a.id, b.id));
   const laneless = occupancyOf(null, sessions);
   const RunningIcon = stateIcon('running');
   const NobodyIcon = stateIcon('none');

@@ -2,6 +2,7 @@
  * The sessions, by whose they are, in an order that no turn changes: by name, then path, then id.
  */
 import * as React from 'react';
+import { compareNames } from '../format';
 import { ISession } from '../wire';
 import { sessionName } from '../words';
 import { useSurroundings } from './context';
@@ -84,8 +85,6 @@ function Row(props: {
 
 function byName(a: ISession, b: ISession): number {
   return (
-    (a.name ?? '').localeCompare(b.name ?? '', undefined, { numeric: true }) ||
-    (a.path ?? '').localeCompare(b.path ?? '') ||
-    a.id.localeCompare(b.id)
+    compareNames(a.name ?? '', b.name ?? '') || compareNames(a.path ?? '', b.path ?? '') || (a.id < b.id ? -1 : 1)
   );
 }

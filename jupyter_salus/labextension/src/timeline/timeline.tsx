@@ -6,7 +6,7 @@
  */
 import { LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
-import { clockTime, duration, withUnit } from '../format';
+import { clockTime, compareNames, duration, withUnit } from '../format';
 import { zoomInIcon, zoomOutIcon } from '../icons';
 import { laneName } from '../memory';
 import { IMemoryStep, ISpan } from '../model/history';
@@ -31,11 +31,11 @@ interface ITrack {
 
 export function Timeline(): JSX.Element {
   const { model, trans } = useSurroundings();
-  useSignal(model.store.changed);
   useSignal(model.historyChanged);
   const [window, setWindow] = React.useState<IWindow>(INITIAL);
   const [cursor, setCursor] = React.useState<number | null>(null);
   const [frame, width] = useWidth();
+  // Once a second: a change more or less within it isn't to be seen at this scale.
   const now = useNow(true);
   const to = now - window.back;
   const from = to - window.span;
@@ -54,12 +54,16 @@ export function Timeline(): JSX.Element {
     label: store.devices.length > 1 ? `${laneName(lane, trans)} (${deviceOf(lane)})` : laneName(lane, trans),
     spans
   }));
-  const known: ITrack[] = history
+  const known = history
     .sessions(from)
-    .map(id => ({ key: id, label: nameOf(id) ?? '', spans: history.spans(id, from, to).filter(span => span.state !== 'none') }))
-    .filter(track => track.spans.length && track.label)
-    .sort((a, b) => a.label.localeCompare(b.label, undefined, { numeric: true }));
-  const sessions = known.slice(0, TRACKS);
+    .map(id => ({ id, label: nameOf(id) ?? '' }))
+    .filter(({ id, label }) => label && history.spans(id, from, to).some(span => span.state !== 'none'))
+    .sort((a, b) => compareNames(a.label, b.label));
+  const sessions: ITrack[] = known.slice(0, TRACKS).map(({ id, label }) => ({
+    key: id,
+    label,
+    spans: history.spans(id, from, to).filter(span => span.state !== 'none')
+  }));
   const devices = store.devices.map(device => ({ device, steps: history.memory(device.id, from, to) }));
 
   const at = cursor === null ? null : from + cursor * window.span;
