@@ -149,7 +149,9 @@ def test_a_waiting_cell_is_marked_in_its_notebook_toolbar_and_status_bar(
 ) -> None:
     page = sidebar.page
     choose_policy(sidebar, lab, "fifo", wait_until)
-    code = WORK.format(flag=str(notebooks.folder / "mine.end")).strip()
+    module = WORK.format(flag=str(notebooks.folder / "mine.end")).replace("\nwork(", "\ntrain = lambda: work(")
+    (lab.notebooks / "training.py").write_text(module)
+    code = "from training import train\n\ntrain()"
     cell: dict[str, object] = {
         "cell_type": "code",
         "id": "mine",
