@@ -19,20 +19,31 @@ from typing import Deque, Optional, Tuple
 ALLOWANCE_S = 0.02
 #: The span over which "just now" is looked at, in seconds of wall time, and the share of it that is "most".
 WINDOW_S, MOST = 0.02, 0.5
+#: Computing threads that share one CPU, at most: see `wanted`.
+CROWD = 15
 #: Marks of earlier use lie at least this far apart, in seconds, so that few of them span the window.
 _APART_S = 0.004
 #: A stack deeper than this isn't searched further for an import that runs.
 _DEEP = 400
 
 
-def wanted_cpu_s(native_id: int) -> Optional[float]:
-    """Seconds that this thread of the process ran or waited for a CPU; None where the system doesn't tell."""
+def wanted(ran_s: float, waited_s: float) -> float:
+    """CPU time wanted by who ran for `ran_s` and was ready to run, without a CPU, for `waited_s`.
+
+    A thread that sleeps in a loop is ready for a moment after each sleep, on a loaded machine for longer than it runs
+    then: only so much waiting counts as a computing thread would have among its like.
+    """
+    return ran_s + min(max(waited_s, 0.0), CROWD * ran_s)
+
+
+def scheduled_s(native_id: int) -> Optional[Tuple[float, float]]:
+    """Seconds that this thread of the process ran, and was ready to run without a CPU; None where it isn't told."""
     try:
         with open(f"/proc/self/task/{native_id}/schedstat", "rb", buffering=0) as file:
             ran, waited, _slices = file.read(128).split()
     except (OSError, ValueError):
         return None
-    return (int(ran) + int(waited)) / 1e9
+    return int(ran) / 1e9, int(waited) / 1e9
 
 
 def waited_for_cpu_s() -> float:
@@ -81,13 +92,13 @@ class Meter:
         self._imported = False
         self._marks: Deque[Tuple[float, float]] = deque([(now, 0.0)], maxlen=16)
 
-    def _read(self) -> Tuple[float, float]:
-        """Wanted CPU of the thread, and CPU of the process."""
+    def _read(self) -> Tuple[float, float, float]:
+        """How long the thread ran and was ready to, and the CPU time of the process."""
         process = time.process_time()
-        own = None if self.native_id is None else wanted_cpu_s(self.native_id)
-        if not own:
-            own = time.thread_time() if threading.get_ident() == self.ident else process
-        return own, process
+        own = None if self.native_id is None else scheduled_s(self.native_id)
+        if own is None or not own[0]:
+            own = (time.thread_time() if threading.get_ident() == self.ident else process, 0.0)
+        return own[0], own[1], process
 
     def hungry(self, now: float, frame: Optional[FrameType], pools: bool) -> bool:
         """Whether the thread has used its allowance and computed for most of the last moment.
@@ -100,8 +111,8 @@ class Meter:
             read = self._read()
             imports = importing(frame)
             if not imports and not self._imported:
-                used = read[0] - self._last[0]
-                self.used_s += max(used, read[1] - self._last[1]) if pools else used
+                used = wanted(read[0] - self._last[0], read[1] - self._last[1])
+                self.used_s += max(used, read[2] - self._last[2]) if pools else used
             self._last, self._imported = read, imports
             enough = self.used_s >= ALLOWANCE_S and not imports and self._mostly_cpu(now)
             if now - self._marks[-1][0] >= _APART_S:
@@ -148,8 +159,8 @@ class Sleep:
 
     def _quiet(self, now: float, used: float, waited: float) -> bool:
         none = self.NONE * max(now - (self._since or (now,))[0], self.WHILE_S)
-        # The sum over living threads falls when one ends, which is no sign of sleep.
-        return used <= none and 0 <= waited <= none
+        # The sum of waiting over living threads falls when one ends, which is no sign of sleep.
+        return waited >= 0 and wanted(used, waited) <= none
 
 
 def importing(frame: Optional[FrameType]) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Callable
 
 from jupyter_salus.protocol.messages import CellFinished, TurnWanted, TurnWithdrawn
 from tests.guest.conftest import Governed
-from tests.guest.kernels import Kernel
+from tests.guest.kernels import Kernel, Ran
 
 #: Computes on one line until it is stopped from outside.
 ENDLESS = "while True: x += 1"
@@ -89,34 +91,48 @@ def test_a_users_sigint_handler_is_kept_and_called(governed: Governed) -> None:
     assert governed.kernel.collect(request).text == "[(2, '<module>')] True\n"
 
 
+def alarm_in_a_wait(governed: Governed, code: str) -> Ran:
+    """Run a cell that handles SIGALRM and computes, and send that signal once it waits."""
+    request = governed.kernel.submit(code)
+    governed.backend.expect(TurnWanted)
+    os.kill(governed.kernel.pid, signal.SIGALRM)
+    ran = governed.kernel.collect(request)
+    governed.backend.expect(CellFinished)
+    return ran
+
+
 def test_what_a_users_own_handler_raises_in_a_wait_is_shown_as_in_a_plain_kernel(
-    governed: Governed, plain: Kernel
+    governed: Governed, plain: Kernel, wait_until: Callable[..., None]
 ) -> None:
+    runs = governed.flag()
     code = (
         "def late(number, frame): raise TimeoutError('too late')\n"
         "signal.signal(signal.SIGALRM, late)\n"
-        "signal.setitimer(signal.ITIMER_REAL, 1.0)\n"
+        f"open({str(runs)!r}, 'w').close()\n"
         "while True: x += 1"
     )
-    ran = governed.kernel.run(code)
-    governed.backend.expect(CellFinished)
-    assert "turn_wanted" in governed.backend.kinds() and "turn_withdrawn" in governed.backend.kinds()
+    ran = alarm_in_a_wait(governed, code)
+    governed.backend.expect(TurnWithdrawn)
     assert ran.reply["evalue"] == "too late"
-    assert shown(ran) == shown(plain.run(code))
+    runs.unlink()
+    request = plain.submit(code)
+    wait_until(runs.exists, "the plain kernel's loop")
+    os.kill(plain.pid, signal.SIGALRM)
+    assert shown(ran) == shown(plain.collect(request))
 
 
-def test_a_timeout_of_the_users_can_be_caught_and_the_loop_goes_on(governed: Governed) -> None:
-    ran = governed.kernel.run(
+def test_a_timeout_of_the_users_can_be_caught_and_the_cell_goes_on(governed: Governed) -> None:
+    ran = alarm_in_a_wait(
+        governed,
         "import traceback\n"
         "def late(number, frame): raise TimeoutError('too late')\n"
         "signal.signal(signal.SIGALRM, late)\n"
-        "signal.setitimer(signal.ITIMER_REAL, 0.5)\n"
         "try:\n"
         "    x = 0\n"
         "    while True: x += 1\n"
         "except TimeoutError as error:\n"
         "    names = [one.name for one in traceback.extract_tb(error.__traceback__)]\n"
-        "print(names)"
+        "print(names)",
     )
     assert ran.text == "['<module>', 'late']\n"
 

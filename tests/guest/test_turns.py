@@ -50,6 +50,8 @@ def test_while_it_waits_the_cell_computes_nothing(governed: Governed) -> None:
     )
     ticket = governed.backend.expect(TurnWanted).ticket
     size = log.stat().st_size
+    governed.kernel.client.control_channel.send(governed.kernel.client.session.msg("kernel_info_request"))
+    governed.kernel.client.get_control_msg(timeout=60)
     assert log.stat().st_size == size
     governed.backend.generous = True
     governed.backend.grant(ticket)
