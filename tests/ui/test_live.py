@@ -41,8 +41,10 @@ def lab(lab_folder: Path, isolated_run: Path) -> Iterator[Lab]:
     """A server with the Manager; its backend, which outlives servers, is ended here."""
     lab = Lab(lab_folder, {"jupyter_salus": True}, extra=("--ServerApp.kernel_manager_class=jupyter_salus.Manager",))
     yield lab
-    backend = Path(f"/proc/{lab.request('GET', 'salus/api/state')['backend']['pid']}")
-    lab.stop()
+    try:
+        backend = Path(f"/proc/{lab.request('GET', 'salus/api/state')['backend']['pid']}")
+    finally:
+        lab.stop()
     os.kill(int(backend.name), signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE_S
     while backend.exists() and time.monotonic() < deadline:
