@@ -130,11 +130,11 @@ def test_srtf_without_knowledge_is_a_queue_of_levels():
     world = _world("srtf")
     world.want(_open(world, "a"))
     world.want(_open(world, "b"))
-    world.run(3)
+    world.run(15)
     assert _grants(world) == ["a"]
     world.run(2)
     assert _grants(world) == ["a", "b"]
-    world.run(4)
+    world.run(16)
     # Both are in the second level now: first come, and to its end.
     assert _grants(world) == ["a", "b", "a"]
     world.run(5)

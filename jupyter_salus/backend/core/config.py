@@ -45,8 +45,9 @@ class Config:
     moves_share: float = 0.05
     #: Seconds of such moves that may be saved up.
     moves_saved_s: float = 3.0
-    #: Levels of the multi-level queue are powers of this many seconds.
-    level_s: float = 4.0
+    #: Levels of the multi-level queue end at powers of this many seconds, the first of them here.
+    level_base: float = 4.0
+    level_first_s: float = 16.0
     #: A revoked turn has so many times its learned iteration to end, at least the second; unlearned ones the third.
     revoke_iterations: float = 1.5
     revoke_least_s: float = 2.0

@@ -135,7 +135,7 @@ def _from_idle(state: State, session: Session, shortage: int, victims: list[Sess
 
 def _moves_freely(state: State, session: Session, now: float) -> bool:
     """Whether moves for this session are beyond the rules against thrash."""
-    if session.starving or not session.device.holders:
+    if session.starving or not (session.device.holders or len(session.device.ready)):
         return True
     return state.interactive(session, now)
 

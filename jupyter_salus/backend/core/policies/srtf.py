@@ -5,14 +5,14 @@ Three grades of knowledge, compared in one order:
 - durations of earlier runs: the rank is the least, over all stops that earlier runs suggest, of the expected time spent
   until that stop by the chance that it ends the run (Gittins' index of the empirical distribution), which is what a
   remaining time would be if it were certain;
-- nothing: the work done so far, in levels that are powers of four seconds.
+- nothing: the work done so far, in levels that end at powers of four seconds, the first at 16: one that ended at 4 would
+  make every newcomer move in and out once more for nothing.
 The last two are rounded to levels, first come within one, so that equals don't pass the device to and fro. A session
 whose iterations left are told but whose iteration time isn't known goes first for one iteration, to learn it.
 """
 
 from __future__ import annotations
 
-from math import floor, log
 from typing import TYPE_CHECKING
 
 from ..config import Config
@@ -55,7 +55,8 @@ class Srtf:
     preempts = True
 
     def __init__(self, config: Config) -> None:
-        self._level_s = config.level_s
+        self._base = config.level_base
+        self._first_s = config.level_first_s
         self.pays = config.pays_srtf
         self.max_wait_s = config.max_wait_s
 
@@ -72,10 +73,12 @@ class Srtf:
         return (self._level(left), session.arrived_at)
 
     def _level(self, seconds: float) -> float:
-        """The power of the level's length in which so many seconds lie; 0 for the first one."""
-        if seconds < self._level_s:
-            return 0.0
-        return self._level_s ** floor(log(seconds) / log(self._level_s) + 1e-9)
+        """Where the level begins in which so many seconds lie."""
+        level = 0.0
+        end = self._first_s
+        while seconds >= end - 1e-9:
+            level, end = end, end * self._base
+        return level
 
     def rotates_s(self, session: Session) -> float | None:
         """Remaining time only falls; what has no known one moves back at the end of its level, or when it outlasts the
@@ -85,7 +88,7 @@ class Srtf:
         stops = [duration for duration in session.profile.durations_s if duration > session.work_s]
         if stops:
             return min(stops) - session.work_s
-        return max(self._level(session.work_s), 1.0) * self._level_s - session.work_s
+        return max(self._level(session.work_s) * self._base, self._first_s) - session.work_s
 
     def arrived(self, session: Session) -> None:
         """Nothing to count."""
