@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 import pytest
@@ -136,7 +136,9 @@ def test_what_is_not_possible_is_refused_in_words_and_nothing_changes(
     scheduler.check_invariants()
 
 
-def _replay(story: list[tuple[float, events.Event, tuple[object, ...]]], between: Callable[[Scheduler, float], None]):
+def _replay(
+    story: Sequence[tuple[float, events.Event, tuple[object, ...]]], between: Callable[[Scheduler, float], None]
+):
     scheduler = Scheduler(World().config)
     for now, event, decided in story:
         between(scheduler, now)
