@@ -66,10 +66,11 @@ def test_two_schedulers_that_are_told_the_same_decide_the_same(policy: str):
 def test_looking_changes_nothing():
     first = lives("fair")
     second = Scheduler(first.config)
-    for now, event, decided in first.story:
-        second.snapshot(now + 5.0)
-        second.places()
-        second.check_invariants()
+    for number, (now, event, decided) in enumerate(first.story):
+        if number % 7 == 0:
+            second.snapshot(now + 5.0)
+            second.places()
+            second.check_invariants()
         assert tuple(second.handle(event, now)) == decided
 
 
