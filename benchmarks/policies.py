@@ -200,7 +200,12 @@ def inference_orders() -> dict[str, Callable[[list[str]], list[str]]]:
     }
 
 
-def inference(bench: Bench, policies: Sequence[str] = POLICIES, orders: Sequence[str] | None = None) -> Rows:
+def inference(
+    bench: Bench,
+    policies: Sequence[str] = POLICIES,
+    orders: Sequence[str] | None = None,
+    shares: Sequence[float] = (1.0, 0.5, 0.3),
+) -> Rows:
     """42 inference jobs, three of each model: all of them have a place, whoever comes first."""
     with (CASES / "inference.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -209,7 +214,8 @@ def inference(bench: Bench, policies: Sequence[str] = POLICIES, orders: Sequence
         if orders is not None and order not in orders:
             continue
         trace = bench.trace("inference-trace", [{"model_name": name} for name in arrange(names)])
-        for share, target in ((1.0, 0.0), (0.5, 1.9), (0.3, 1.9)):
+        for share in shares:
+            target = 0.0 if share == 1.0 else 1.9
             profiles = bench.profiles("inference-profiles", [{**row, "gpu_share": share} for row in rows])
             alone = bench.exclusive(trace, profiles)
             for policy in policies:
@@ -225,9 +231,10 @@ def small_jobs(
     policies: Sequence[str] = ("pack", "fifo", "fair"),
     shares: Sequence[float] = (0.33, 0.42, 0.93),
     count: int = 300,
+    iterations: int = 500,
 ) -> Rows:
     """300 equal small jobs: how many run side by side is decided by what pays."""
-    trace = bench.trace("small-trace", [{"model_name": "small_1"}] * count)
+    trace = bench.trace("small-trace", [{"model_name": "small_1", "iterations": iterations}] * count)
     targets = {0.33: (2.9, 0.0), 0.42: (2.3, 0.0), 0.93: (1.05, 0.99)}
     for share in shares:
         row = {"model": "small", "persistent_mib": 60, "ephemeral_mib": 990, "iteration_ms": 80, "gpu_share": share}

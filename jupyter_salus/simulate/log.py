@@ -5,7 +5,8 @@ What its lines mean, beyond the names:
 - `member` says in which lane a job counts and with which E; `park` that it is resident and counts in none. Where memory is
   learned, all that a job has before its first boundary is E; then `member` and `resident` come again with what stays.
 - `lane_size` gives a lane's size in `e_mib`; lanes shrink before and grow ahead of the members that need it.
-- `stop` with an `e_mib` above 0 is a stop in mid-iteration: that much is still held, beside its lane.
+- `stop` with an `e_mib` above 0 is a stop in mid-iteration: that much is still held, in no lane any more. A job that waits for
+  memory in mid-iteration stops with 0: its lane holds what it has. If it then goes out, a `stop` with an `e_mib` says so.
 - `iteration` stands at the end of each single iteration, whoever was told of it.
 """
 

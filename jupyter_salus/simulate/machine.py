@@ -164,9 +164,7 @@ class Machine:
         workload = job.workload
         device = self._place(job)
         self._note("arrive", job, device)
-        if workload.persistent_bytes + workload.ephemeral_bytes > self.model.capacity_bytes or job.device_count > len(
-            self.devices
-        ):
+        if workload.persistent_bytes + workload.ephemeral_bytes > self.model.capacity_bytes:
             self.tally.refused.append(job.job_id)
             self._note("refuse", job, device)
             return

@@ -71,8 +71,13 @@ class Placement:
     def _write_sizes(self, now: float, lane_of: dict[str, str], sizes: dict[str, tuple[str, int]]) -> None:
         for session, lane in self._lane_of.items():
             guest = self._guests[session]
-            if lane_of.get(session) != lane and guest.resident:
-                self._line(now, "park", guest, None)
+            if lane_of.get(session) == lane or not guest.resident:
+                continue
+            if guest.state is State.GROWING:
+                # It goes out in mid-iteration: what it holds isn't its lane's any more.
+                self.stopped(guest, guest.ephemeral_bytes)
+                self._line(now, "stop", guest, lane)
+            self._line(now, "park", guest, None)
         smaller: list[tuple[str, str, int]] = []
         larger: list[tuple[str, str, int]] = []
         for lane, (device, _) in self._sizes.items():

@@ -25,7 +25,6 @@ class Job:
     priority: str
     #: E grows by this many bytes at a time in the first iteration; 0: all of it at once.
     growth_bytes: int
-    device_count: int
 
     @property
     def work_s(self) -> float:
@@ -46,6 +45,8 @@ def read_trace(path: Path, workloads: dict[str, Workload]) -> list[Job]:
         workload = workloads.get(f"{model}_{batch}")
         if not model or workload is None:
             raise row.fail("model_name", f"no profile of '{row.text('model_name')}'")
+        if row.has("device_count") and row.whole("device_count", least=1) > 1:
+            raise row.fail("device_count", f"{row.text('device_count')} devices, and a simulated job runs on one")
         jobs.append(
             Job(
                 job_id=job_id,
@@ -55,7 +56,6 @@ def read_trace(path: Path, workloads: dict[str, Workload]) -> list[Job]:
                 declared_s=row.number("duration"),
                 priority=row.choice("priority", PRIORITIES) if row.has("priority") else "normal",
                 growth_bytes=row.mib("growth_mib") if row.has("growth_mib") else 0,
-                device_count=row.whole("device_count", least=1) if row.has("device_count") else 1,
             )
         )
     return sorted(jobs, key=lambda job: job.submit_s)

@@ -130,6 +130,8 @@ class _Checker:
         self.stopped_e: dict[str, float] = {}
         self.first_arrival: float | None = None
         self.residents = 0
+        #: Something was placed since the sizes of lanes were last summed up.
+        self.placed = False
         self.jobs: dict[str, JobBooks] = {}
         for job_id, row in facts.jobs.items():
             profile = facts.profiles[row["model_name"]]
@@ -182,6 +184,7 @@ class _Checker:
             getattr(self, f"_{event}")(line, job)
         if event not in ("arrive", "iteration", "run", "refuse"):
             self._check_safe(line["device"])
+            self.placed = True
         self.books.lines += 1
 
     def _arrive(self, line: dict[str, Any], job: JobBooks) -> None:
@@ -258,6 +261,7 @@ class _Checker:
             self._fail(f"its E is {need} and not {job.e}")
         if job.lane not in (None, line["lane"]) and self.occupied.get(job.lane or "") == line["job"]:
             self._fail(f"it changes from lane {job.lane} to {line['lane']} in mid-iteration")
+        self._unstop(job)  # what it still held counts in its lane now
         self._leave_lane(job)
         job.lane, job.member_e = line["lane"], need
         self.members.setdefault(line["lane"], {})[line["job"]] = job
@@ -302,18 +306,21 @@ class _Checker:
         return self.facts.move_s + (job.resident_p or 0.0) / self.facts.move_mib_s
 
     def _stop(self, line: dict[str, Any], job: JobBooks) -> None:
-        if not job.running:
+        lane = job.lane
+        if lane is None or self.occupied.get(lane) != line["job"]:
             self._fail("it stops and doesn't run")
-        assert job.lane is not None
-        job.running = False
-        del self.running[job.device][line["job"]]
-        self.last_run[job.lane] = (line["job"], line["t"])
+        assert lane is not None
+        if job.running:
+            job.running = False
+            del self.running[job.device][line["job"]]
+            self.last_run[lane] = (line["job"], line["t"])
         held = line["e_mib"]
         if held:
             job.stopped_e = held
             self.stopped_e[job.device] = self.stopped_e.get(job.device, 0.0) + held
+            self._leave_lane(job)
         if held or self._whole(job):
-            del self.occupied[job.lane]
+            del self.occupied[lane]
 
     def _iteration(self, line: dict[str, Any], job: JobBooks) -> None:
         if not job.running:
@@ -339,6 +346,9 @@ class _Checker:
         elapsed, self.now = time_s - self.now, time_s
         if elapsed <= 0.0:
             return
+        if self.placed:
+            self.placed = False
+            self._check_sizes()
         for running in self.running.values():
             if not running:
                 continue
@@ -359,11 +369,19 @@ class _Checker:
             size = self.lane_size.get(lane, 0.0)
             if size < largest - ROUNDING:
                 self._fail(f"lane {lane} has {size} MiB and a member that needs {largest}")
-            lanes += max(size, largest)
+            lanes += largest
         total = self.resident_p.get(device, 0.0) + lanes + self.stopped_e.get(device, 0.0)
-        self.books.committed_max_mib = max(self.books.committed_max_mib, total)
         if total > self.facts.capacity_mib + ROUNDING:
             self._fail(f"{total:.3f} MiB are committed of {self.facts.capacity_mib}")
+
+    def _check_sizes(self) -> None:
+        """The same with lanes as large as the log says, once all is told that happened at one time."""
+        for device in set(self.lane_device.values()) | set(self.resident_p):
+            lanes = sum(self.lane_size.get(lane, 0.0) for lane, where in self.lane_device.items() if where == device)
+            total = self.resident_p.get(device, 0.0) + lanes + self.stopped_e.get(device, 0.0)
+            self.books.committed_max_mib = max(self.books.committed_max_mib, total)
+            if total > self.facts.capacity_mib + ROUNDING:
+                self._fail(f"{total:.3f} MiB are committed of {self.facts.capacity_mib} before this line")
 
     def close(self) -> Books:
         """The end of the log: every job came to its end."""

@@ -51,18 +51,24 @@ def test_optional_columns_have_defaults_and_empty_fields_too(tmp_path):
     workloads = read_profiles(write(tmp_path / "p.csv", NET))
     header = f"{TRACE},priority,growth_mib,device_count"
     jobs = read_trace(
-        write(tmp_path / "t.csv", f"{header}\n0,resnet_v2_50,1,0,1,,,\n1,resnet_v2_50,1,0,1,high,512,2\n"), workloads
+        write(tmp_path / "t.csv", f"{header}\n0,resnet_v2_50,1,0,1,,,\n1,resnet_v2_50,1,0,1,high,512,1\n"), workloads
     )
-    assert [(job.priority, job.growth_bytes, job.device_count) for job in jobs] == [
-        ("normal", 0, 1),
-        ("high", 512 * MIB, 2),
-    ]
+    assert [(job.priority, job.growth_bytes) for job in jobs] == [("normal", 0), ("high", 512 * MIB)]
 
 
 def test_columns_stand_in_any_order_and_others_are_passed_over(tmp_path):
     header, row = "note,startup_s,iteration_ms,ephemeral_mib,persistent_mib,batch,model", "x,1,10,200,100,8,net"
     workload = read_profiles(write(tmp_path / "p.csv", f"\ufeff{header}\r\n{row}\r\n"))["net_8"]
     assert (workload.persistent_bytes, workload.iteration_s) == (100 * MIB, 0.01)
+
+
+def test_a_job_on_several_devices_is_told_to_be_none_of_ours(tmp_path):
+    workloads = read_profiles(write(tmp_path / "p.csv", NET))
+    path = write(tmp_path / "t.csv", f"{TRACE},device_count\n0,resnet_v2_50,1,0,1,2\n")
+    with pytest.raises(
+        MalformedFile, match="line 2, column 'device_count': 2 devices, and a simulated job runs on one"
+    ):
+        read_trace(path, workloads)
 
 
 def test_history_keeps_durations_in_order(tmp_path):
