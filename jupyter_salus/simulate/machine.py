@@ -269,7 +269,6 @@ class Machine:
         guest.state = State.RUNNING
         guest.settled_at = self.clock.now
         device.running[guest.id] = guest
-        self.placement.stopped(guest, 0)
         self._note("run", guest.job, device, lane=guest.lane)
         self._respeed(device, newcomer=guest)
 
@@ -398,7 +397,8 @@ class Machine:
         guest.settle(self.clock.now, self.devices[guest.device].device_part)
         held = 0 if guest.at_boundary else guest.ephemeral_bytes
         self._halt(guest, held=held)
-        self.placement.stopped(guest, held)
+        if held:
+            self.placement.stopped(guest, held)
         self._give_back(guest)
         self._tell(events.TurnReleased(guest.id, decision.epoch, guest.ticket, stopped_bytes=held))
 

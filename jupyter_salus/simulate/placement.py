@@ -28,6 +28,8 @@ class Placement:
         #: Bytes outside lanes, by device and by session.
         self._held: dict[str, int] = {}
         self._held_of: dict[str, int] = {}
+        #: Sessions that were stopped in mid-iteration and are in no lane since.
+        self._stopped: set[str] = set()
         self._residents = 0
         self._seen = 0
 
@@ -57,6 +59,9 @@ class Placement:
                 if self._lane_of.get(session) != lane:
                     self._line(now, "member", self._guests[session], lane)
         self._lane_of, self._sizes = lane_of, lanes
+        for session in [session for session in self._stopped if session in lane_of]:
+            self._stopped.discard(session)
+            self._count(self._guests[session], self._guests[session].persistent_bytes)
         committed = dict(self._held)
         for name, size in lanes.values():
             committed[name] = committed.get(name, 0) + size
@@ -95,12 +100,14 @@ class Placement:
         if guest.resident:
             guest.resident = False
             self._residents -= 1
+        self._stopped.discard(guest.id)
         self._count(guest, 0)
 
     def stopped(self, guest: Guest, held: int) -> None:
-        """A guest was stopped in mid-iteration and keeps so much beside its P, or goes on (0)."""
+        """A guest was stopped in mid-iteration and keeps so much beside its P, until it is in a lane again."""
         if guest.resident:
             self._count(guest, guest.persistent_bytes + held)
+            self._stopped.add(guest.id)
 
     def changed(self, guest: Guest, now: float) -> None:
         """A member's memory isn't what it was."""

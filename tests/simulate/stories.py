@@ -42,7 +42,9 @@ def story(
         move_mib_s=model.move_bytes_per_s / MIB,
         learned_memory=settings.memory == "learned",
     )
-    check_lines(lines, facts)
+    books = check_lines(lines, facts)
+    assert abs(books.committed_max_mib - report.peak_committed_mib) < 1e-3
+    assert abs(books.makespan_s - report.makespan_s) < 1e-3
     return lines, report
 
 
