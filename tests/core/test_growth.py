@@ -23,9 +23,9 @@ def _ask(world: World, guest: Guest, mib: int) -> bool:
     return guest.asking == 0
 
 
-def _learned(world: World, name: str, share: float = 0.3, **more: bool) -> Guest:
+def _learned(world: World, name: str, share: float = 0.3, *, evictable: bool = True) -> Guest:
     """A session in its turn, whose iterations are known and whose memory isn't."""
-    guest = world.open(name, profile=Profile(iteration_s=0.2, device_share=share), iteration_s=1e9, **more)
+    guest = world.open(name, profile=Profile(iteration_s=0.2, device_share=share), iteration_s=1e9, evictable=evictable)
     guest.persistent = guest.ephemeral = 0
     world.want(guest)
     assert guest.epoch is not None

@@ -6,6 +6,7 @@ import pytest
 
 from jupyter_salus.backend.core import events
 from jupyter_salus.backend.core.config import Config
+from jupyter_salus.backend.core.decisions import GrantTurn
 from jupyter_salus.backend.core.events import Profile
 
 from .world import MIB, World
@@ -95,18 +96,17 @@ def test_side_by_side_stays_where_the_measured_total_rises():
 def test_measured_device_time_says_the_share():
     world = World(grows=False)
     world.device()
-    for number in range(3):
-        world.tell(events.SessionOpened(f"s{number}", "u", "gpu"))
-        world.guests[f"s{number}"] = world.open(f"unused{number}")
-        world.guests[f"s{number}"].id = f"s{number}"
+    for name in ("s0", "s1"):
+        world.open(name, profile=Profile())
     scheduler = world.scheduler
     grant = scheduler.handle(events.TurnRequested("s0", 1), 0.0)[0]
+    assert isinstance(grant, GrantTurn)
     epoch = grant.epoch
     scheduler.handle(events.TurnRequested("s1", 1), 0.0)
     decided = scheduler.handle(events.IterationsFinished("s0", epoch, 1, 0.1, device_share=0.9), 0.1)
     assert world.row("s0").device_share == pytest.approx(0.9)
     # Two that use nine tenths each: 2 / 1.8 pays.
-    assert [one.session for one in decided] == ["s1"]
+    assert isinstance(decided[0], GrantTurn) and decided[0].session == "s1"
     second = decided[0].epoch
     for step in range(1, 60):
         now = 0.1 + step * 0.25
@@ -117,7 +117,6 @@ def test_measured_device_time_says_the_share():
     # Measured, they lose more than their shares explain.
     assert [type(one).__name__ for one in decided] == ["RevokeTurn"]
     scheduler.check_invariants()
-    world.guests.clear()
 
 
 def test_a_lane_that_is_too_small_is_widened_and_shrinks_when_the_large_member_leaves(host: World):

@@ -16,9 +16,9 @@ def _evicted(world: World) -> list[str]:
     return [one.session for one in world.decided(EvictSession) if isinstance(one, EvictSession)]
 
 
-def _idle(world: World, name: str, persistent: int, **more: bool) -> None:
+def _idle(world: World, name: str, persistent: int) -> None:
     """A session that ran once and holds its model."""
-    world.want(world.open(name, persistent=persistent, **more), iterations=1)
+    world.want(world.open(name, persistent=persistent), iterations=1)
     world.run(1)
     assert world.row(name).state == "holding"
 

@@ -134,15 +134,10 @@ class Device:
         self.staying = Staying()
         #: Something changed that holders inside their quantum must be held against.
         self.stale = True
-        #: A session runs though the device has too little, since nobody else can.
+        #: The session that is let in now is so though the device has too little, since nobody else can run.
         self.over_capacity = False
         #: Sessions that grew past what the device has.
         self.overgrown: list[Session] = []
-
-    @property
-    def open_lanes(self) -> int:
-        """Lanes in which somebody has a turn."""
-        return len(self.holders)
 
     def new_lane(self) -> Lane:
         """A new, empty lane."""

@@ -136,7 +136,7 @@ class Pace:
     def _learn_total(self, session: Session, others: Sequence[Session], busy_known: bool, now: float) -> None:
         """Correct the foretelling, from sets of which one at least was seen alone."""
         total = 0.0
-        shares = []
+        shares: list[float] = []
         seen = False
         for one in (session, *others):
             if not one.alone_s or not one.beside_s or one.share is None or one.beside_count != len(others) + 1:

@@ -118,7 +118,6 @@ def _forgive(state: State, device: Device, now: float) -> None:
             session.overgrown = False
             state.file(session, now)
         device.overgrown.clear()
-        device.over_capacity = False
 
 
 def _judged(state: State, device: Device, now: float) -> list[tuple[Key, int, Session]]:
@@ -205,8 +204,9 @@ def _choose(state: State, device: Device, now: float) -> Plan:
     first = device.waiting.first()
     if first is not None and first.starving:
         state.look_again(device, now + config.retry_s, now)
-    if not plan.count and not device.holders and not device.moves:
-        _regardless(device, plan)
+    device.over_capacity = False
+    if not plan.count and not device.moves:
+        _regardless(device, [holder for _, _, holder in judged], plan)
     return plan
 
 
@@ -226,10 +226,13 @@ def _keeps_room(device: Device, session: Session, cost: int, plan: Plan, *, firs
     return first and device.policy.keeps_room and cost <= plan.room + plan.bound
 
 
-def _regardless(device: Device, plan: Plan) -> None:
-    """On a device that can't move anything: if nobody can run as things are, the first one goes on all the same."""
+def _regardless(device: Device, judged: list[Session], plan: Plan) -> None:
+    """On a device that can't move anything: if nobody can run as things are, who has the turn or is first goes on."""
+    if judged:
+        plan.choose(judged[0], 0)
+        return
     first = device.waiting.first()
-    if first is not None:
+    if first is not None and not device.holders:
         device.over_capacity = True
         plan.choose(first, 0)
 

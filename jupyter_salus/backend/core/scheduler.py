@@ -7,7 +7,7 @@ same times give the same decisions.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import assert_never, cast
 
 from ...errors import BadValue, NotPossible, UnknownSession
 from . import events, growth, invariants, memory, moves, plan, policies, snapshot, turns
@@ -73,7 +73,7 @@ class Scheduler:
         """
         now = self._now = max(now, self._now)
         self._state.outbox = []
-        device = self._take(event, now)  # type: ignore[arg-type]
+        device = self._take(cast("AnyEvent", event), now)
         if device is not None:
             plan.advance(self._state, device, now)
         self._pass_deadlines(now)
