@@ -34,6 +34,7 @@ class Watch:
         self._sleep = Sleep()
         self._process_cpu = (time.monotonic(), time.process_time())
         self._quiet_until = 0.0
+        self._in_cell = True
         self._threads = threading.active_count() + 1  # the link's own comes yet
         self.loops: Loops = loops_of_this_python(session)
 
@@ -59,6 +60,7 @@ class Watch:
             return QUIET_S if not session.redo.pending else 0.002
         if now < self._quiet_until:
             return QUIET_S
+        fresh, self._in_cell = self._in_cell, bool(session.cells.open)
         if turn.revoked:
             return self._revoked(now)
         self._sleep.forget()
@@ -69,7 +71,7 @@ class Watch:
             # Other threads of the session stop at their next boundary as well.
             self.loops.arm()
             return self.loops.period_s(LONGEST_LOOK_S)
-        return self._untouched(now)
+        return self._untouched(now, fresh)
 
     def _revoked(self, now: float) -> float:
         session = self._session
@@ -89,17 +91,19 @@ class Watch:
             session.turn.release()
         return QUANTUM_S
 
-    def _untouched(self, now: float) -> float:
+    def _untouched(self, now: float, fresh: bool) -> float:
         session = self._session
         cells = list(session.cells.open.values())
+        share = self._process_share(now)
         if not cells:
-            if self._process_share(now) > 0.5:
+            # The first look after a cell would see what that cell used.
+            if share > 0.5 and not fresh:
                 self.loops.arm()
                 return self.loops.period_s(BACKGROUND_S)
             self.loops.disarm()
             return BACKGROUND_S
         hungry = [cell for cell in cells if cell.meter.hungry(now, frame_of(cell.thread), session.pools)]
-        if hungry or (self._has_more_threads() and self._process_share(now) > 0.5):
+        if hungry or (self._has_more_threads() and share > 0.5):
             self.loops.arm()
             return self.loops.period_s(LOOK_S)
         self.loops.disarm()

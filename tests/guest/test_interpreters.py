@@ -89,8 +89,13 @@ def test_the_recursion_limit_stays_where_it_is(foreign: Governed) -> None:
 
 TOOLS_TAKEN = """
 monitoring = sys.monitoring
-free = [one for one in range(6) if monitoring.get_tool(one) is None]
-for one in free: monitoring.use_tool_id(one, 'mine')
+free = []
+while len(free) < 6:
+    for one in range(6):
+        if monitoring.get_tool(one) is None:
+            monitoring.use_tool_id(one, 'mine')
+            free.append(one)
+    time.sleep(0.01)
 end = time.thread_time() + 0.3
 while time.thread_time() < end: x += 1
 print('went on')
