@@ -153,12 +153,13 @@ def test_budget_and_protection_hold_moves_back_until_their_time():
 def test_while_moves_are_late_the_smallest_resident_need_is_tried_last():
     world = World(grows=False)
     world.device(side_by_side=False)
-    for number in range(70):
-        world.want(world.open(f"s{number}", persistent=1, ephemeral=5))
+    for number in range(80):
+        world.want(world.open(f"s{number}", persistent=1, ephemeral=5, evictable=False))
     world.run(2)
-    for number in range(66):
+    for number in range(4, 80):
         world.guests[f"s{number}"].ephemeral = 900 * MIB
         world.tell(events.MemoryMeasured(f"s{number}", None, 900 * MIB))
+    # Too little for most of them now; the small ones had their turns and are last.
     world.device(side_by_side=False, foreign_bytes=600 * MIB)
     world.run(3)
-    assert len(world.holders()) == 1
+    assert world.holders()[0] in ("s0", "s1", "s2", "s3")

@@ -170,8 +170,7 @@ def restore(state: State, session: Session, now: float) -> None:
     """Hold the room for a return and ask for it. Raises `LedgerOverdrawn` and changes nothing if there is none."""
     state.hold(session, session.out_bytes)
     session.to_residency(Residency.RESTORING)
-    if session.evictable:
-        session.device.fixed_bytes -= session.held_bytes - session.out_bytes
+    session.device.fixed_bytes -= session.held_bytes - session.out_bytes
     _begin(state, session, now)
     state.file(session, now)
     state.outbox.append(RestoreSession(session.id, session.move))
@@ -194,8 +193,7 @@ def evicted(state: State, session: Session, seconds: float, freed_bytes: int, no
     _learn(device, session, seconds, freed)
     state.hold(session, -freed)
     session.out_bytes = freed
-    if session.evictable:
-        device.fixed_bytes += session.held_bytes
+    device.fixed_bytes += session.held_bytes
     session.evictions += 1
     state.file(session, now)
 
@@ -229,8 +227,7 @@ def restore_failed(state: State, session: Session, now: float) -> None:
     session.to_residency(Residency.EVICTED)
     del session.device.moving[session.id]
     state.hold(session, -session.out_bytes)
-    if session.evictable:
-        session.device.fixed_bytes += session.held_bytes
+    session.device.fixed_bytes += session.held_bytes
     session.retry_at = now + state.config.retry_s
     state.look_again(session.device, session.retry_at, now)
     state.file(session, now)

@@ -137,11 +137,10 @@ class Scheduler:
     def _starve(self, session: Session, mark: int, now: float) -> bool:
         if session.turn is not Turn.WAITING or session.epoch != mark or session.starving or session.silent:
             return False
-        since = session.waiting_since
-        bound = session.device.policy.max_wait_s
-        if since is None or now < since + bound:
-            if since is not None:
-                self._state.deadlines.set(since + bound, Due.STARVING, session.device, session, mark)
+        assert session.waiting_since is not None, "a waiting session waits since some time"
+        due = session.waiting_since + session.device.policy.max_wait_s
+        if now < due:
+            self._state.deadlines.set(due, Due.STARVING, session.device, session, mark)
             return False
         session.starving = True
         self._state.file(session, now)
