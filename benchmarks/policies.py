@@ -215,14 +215,15 @@ def inference(
             continue
         trace = bench.trace("inference-trace", [{"model_name": name} for name in arrange(names)])
         for share in shares:
-            target = 0.0 if share == 1.0 else 1.9
             profiles = bench.profiles("inference-profiles", [{**row, "gpu_share": share} for row in rows])
             alone = bench.exclusive(trace, profiles)
             for policy in policies:
                 report, _ = bench.play(trace, profiles, policy)
                 label = f"{policy}, share {share}, {order}"
                 yield Figure(f"{label}: residents", report.max_resident_sessions, 42)
-                if target:
+                if share < 1.0:
+                    # Shortest first leaves the three longest for the end, and the last of those may have to run alone.
+                    target = 1.86 if policy == "srtf" else 1.9
                     yield Figure(f"{label}: faster by", alone.makespan_s / report.makespan_s, target)
 
 

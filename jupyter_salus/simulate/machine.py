@@ -16,7 +16,9 @@ from ..backend.core import decisions, events
 from ..backend.core.scheduler import Scheduler
 from ..errors import UsageError
 from .clock import Clock
+from .device import Device
 from .guest import Guest, State
+from .iterations import write_iterations
 from .log import Log
 from .placement import Placement
 from .report import Tally
@@ -29,7 +31,7 @@ STEADY_REPORT_S = 1.0
 #: Reports at the shortest interval after a start or a change of speed.
 CLOSE_REPORTS = 2
 USER = "trace"
-#: So many decisions in a row without any guest at a boundary mean that the core goes round in circles.
+#: So many decisions in a row without any guest at a boundary, and nobody running, mean that the core goes round in circles.
 DECISIONS_WITHOUT_WORK = 20_000
 
 
@@ -37,21 +39,6 @@ class Stalled(UsageError):
     """The scheduler left jobs without a turn for good: a fault of ours."""
 
     code = "stalled"
-
-
-class Device:
-    """What the machine knows of one device: who works on it, when its link is free, who had it last."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        #: Guests that run right now, in the order in which they began.
-        self.running: dict[str, Guest] = {}
-        self.device_part = 1.0
-        self.link_free_at = 0.0
-        self.last_holder: str | None = None
-        self.last_holder_of: dict[str, str] = {}
-        #: Guests that were placed here and haven't finished.
-        self.guests = 0
 
 
 class Machine:
@@ -113,9 +100,9 @@ class Machine:
                 self._carry_out(decision)
         self._pumping = False
         if self._idle_decisions > DECISIONS_WITHOUT_WORK + 10 * len(self.guests):
-            raise Stalled(
-                f"cannot go on at {now:.3f} s: {self._idle_decisions} decisions, and nobody came to a boundary"
-            )
+            if not any(device.running for device in self.devices.values()):
+                raise Stalled(f"cannot go on at {now:.3f} s: {self._idle_decisions} decisions, and nobody runs")
+            self._idle_decisions = 0
         self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -235,12 +222,10 @@ class Machine:
         self.tally.waited(now - guest.wanted_at)
         if guest.first_turn_at is None:
             guest.first_turn_at = now
-        # A lane that is new continues what the device did before.
-        last = device.last_holder_of.get(decision.lane, device.last_holder)
-        device.last_holder_of[decision.lane] = device.last_holder = guest.id
+        handed_over = device.hand_over(decision.lane, guest.id)
         guest.state = State.TAKING_OVER
         guest.appointment += 1
-        if last is None or last == guest.id:
+        if not handed_over:
             self._begin(guest, guest.appointment)
         else:
             self.tally.switches += 1
@@ -464,14 +449,11 @@ class Machine:
         self.clock.at(end, back)
 
     def _use_link(self, guest: Guest, moved: int) -> tuple[float, float]:
-        """Seconds of the move and when it ends; a device makes its moves one after another."""
-        device = self.devices[guest.device]
+        """Seconds of the move and when it ends."""
         seconds = self.model.moving_s(moved)
-        end = max(self.clock.now, device.link_free_at) + seconds
-        device.link_free_at = end
         self.tally.moves += 1
         self.tally.moved_bytes += moved
-        return seconds, end
+        return seconds, self.devices[guest.device].move(self.clock.now, seconds)
 
     # ---- the log ------------------------------------------------------------------------------------------------------
 
@@ -491,29 +473,7 @@ class Machine:
         )
 
     def _advance(self) -> None:
-        """Write the ends of iterations that came to pass since the last event, in the order of time."""
-        if not self.log.wanted:
-            return
-        now = self.clock.now
-        ends: list[tuple[float, int, Guest, Device]] = []
-        for device in self.devices.values():
-            for order, guest in enumerate(device.running.values()):
-                while guest.logged < guest.job.iterations:
-                    number = guest.logged + 1
-                    at = now if number == guest.done else guest.time_of(number)
-                    if at > now or number > guest.target:
-                        break
-                    ends.append((max(at, self._written_to), order, guest, device))
-                    guest.logged = number
-        ends.sort(key=lambda end: end[:2])
-        self._written_to = now
-        for at, _, guest, device in ends:
-            self.log.write(
-                at,
-                "iteration",
-                job=guest.id,
-                device=device.name,
-                lane=guest.lane,
-                persistent_bytes=guest.persistent_bytes,
-                ephemeral_bytes=guest.ephemeral_bytes,
-            )
+        """Write the ends of iterations that came to pass since the last event."""
+        if self.log.wanted:
+            write_iterations(self.log, self.devices.values(), self._written_to, self.clock.now)
+            self._written_to = self.clock.now
