@@ -24,8 +24,9 @@ _log = logging.getLogger("jupyter_salus")
 
 #: Pauses between attempts to connect, in seconds: doubled from the first to the last.
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 2.0
-#: The pause after a backend refused the hello: it won't take it the next moment either.
-REFUSED_PAUSE_S = 15.0
+#: The longest pause after a backend refused the hello, in seconds. The first ones are short: a new backend may not have
+#: heard from this kernel's server yet.
+LAST_REFUSED_PAUSE_S = 15.0
 #: How long a backend may take to answer the hello, in seconds.
 HELLO_S = 10.0
 #: More unsent bytes than this and the backend counts as gone: it doesn't read.
@@ -132,8 +133,8 @@ class Link:
             self._hang_up()
             if self._is_ended():
                 return
-            self._rest(REFUSED_PAUSE_S if self.refusal else pause)
-            pause = min(2 * pause, LAST_PAUSE_S)
+            self._rest(pause)
+            pause = min(2 * pause, LAST_REFUSED_PAUSE_S if self.refusal else LAST_PAUSE_S)
 
     def _is_ended(self) -> bool:
         return self._ended

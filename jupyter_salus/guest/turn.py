@@ -1,7 +1,7 @@
 """The session's turn as the guest knows it: held or not, revoked or not, and which threads wait for it.
 
 A turn belongs to the session, so all threads that wait share one ticket, and one grant ends all their waits. What
-comes late is harmless: a grant for a ticket that nobody waits for any more is given back at once, a revocation of
+comes late is harmless: a grant when nobody waits any more is given back at once, a revocation of
 another epoch is answered as if the turn were given back.
 """
 
@@ -122,9 +122,12 @@ class Turn:
     def on_granted(self, message: TurnGranted) -> None:
         """The backend gave the session a turn."""
         with self.lock:
-            resumed, self.resumes = self.resumes and self.epoch is None, False
-            if not resumed and (message.ticket != self._ticket or self.epoch is not None):
-                # Nobody waits for it: the wait was interrupted while the grant was on its way.
+            awaited = self._ticket is not None or self.resumes
+            self.resumes = False
+            if self.epoch is not None or not awaited:
+                # Nobody waits for it: the wait was interrupted while the grant was on its way. Where somebody waits, a
+                # grant counts under whatever ticket: it may have crossed a newer request, which the backend takes for
+                # one of a session in its turn.
                 self._send(TurnReleased(epoch=message.epoch))
                 return
             self.epoch, self.revoked, self._ticket, self.explanation = message.epoch, False, None, None

@@ -75,6 +75,15 @@ def test_a_grant_that_nobody_waits_for_is_given_back(governed: Governed) -> None
     assert governed.backend.expect(TurnReleased).epoch == 7
 
 
+def test_a_grant_that_crossed_a_newer_request_counts(governed: Governed) -> None:
+    flag = governed.flag()
+    request = governed.kernel.submit(looping(flag))
+    ticket = governed.backend.expect(TurnWanted).ticket
+    governed.backend.grant(ticket - 1)
+    governed.pass_a_turn()
+    assert governed.finish(request, flag).text == "ended\n"
+
+
 def test_a_revocation_of_another_epoch_changes_nothing(governed: Governed) -> None:
     flag = governed.flag()
     request = governed.kernel.submit(looping(flag))
