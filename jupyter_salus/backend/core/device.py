@@ -17,15 +17,16 @@ from .transitions import Residency, Turn
 class Staying:
     """Sums over the holders that go on as long as nothing changes, so that a plan needn't look at each of them."""
 
-    __slots__ = ("lane_bytes", "seen", "sessions", "share")
+    __slots__ = ("lane_bytes", "longest_s", "seen", "sessions", "share")
 
     def __init__(self) -> None:
         #: Each with what it counts for.
         self.sessions: dict[Session, tuple[float, int, bool]] = {}
         self.share = 0.0
         self.lane_bytes = 0
-        #: How many of them were seen alone.
+        #: How many of them were seen alone; no iteration of theirs takes longer alone than the second says.
         self.seen = 0
+        self.longest_s = 0.0
 
     def __len__(self) -> int:
         return len(self.sessions)
@@ -37,12 +38,15 @@ class Staying:
         self.share += share
         self.lane_bytes += session.lane_bytes
         self.seen += session.alone_seen
+        if session.alone_s is not None and session.alone_s > self.longest_s:
+            self.longest_s = session.alone_s
 
     def discard(self, session: Session) -> None:
         """Count it no more, if it was."""
         counted = self.sessions.pop(session, None)
         if counted is not None:
             self.share = self.share - counted[0] if self.sessions else 0.0
+            self.longest_s = self.longest_s if self.sessions else 0.0
             self.lane_bytes -= counted[1]
             self.seen -= counted[2]
 

@@ -30,6 +30,9 @@ SATURATED = 0.97
 #: Changes below this aren't worth a new plan; hysteresis is larger.
 NOTICED = 0.005
 
+#: A measurement beside others looks at all of them, so it is taken up only so often for each of them, in seconds.
+EACH_S = 0.01
+
 
 def blend(old: float | None, new: float) -> float:
     """A running mean."""
@@ -74,6 +77,12 @@ class Pace:
             return float(count)
         return count / max(wanted, 1.0) * self.slowdown(now)
 
+    def most_share(self, count: int, wanted: float, needed: float, now: float) -> float:
+        """The largest share with which one more beside so many sessions makes the total `needed` times as large; below 0
+        there is none."""
+        most = (count + 1) * self.slowdown(now) / (self.total(count, wanted, now) * needed)
+        return most - wanted if most >= 1.0 else -1.0
+
     def learn(
         self, session: Session, others: Sequence[Session], iteration_s: float, busy: float | None, now: float
     ) -> bool:
@@ -87,8 +96,11 @@ class Pace:
                 self._learn_share(session, busy)
                 session.share_alone = True
         else:
+            count = len(others) + 1
             session.beside_s = iteration_s
-            session.beside_count = len(others) + 1
+            if session.beside_count == count and now < session.beside_at + count * EACH_S:
+                return False
+            session.beside_count, session.beside_at = count, now
             self._learn_beside(session, others, iteration_s, busy, now)
             self._learn_total(session, others, busy is not None, now)
         return (

@@ -41,16 +41,34 @@ IN_QUANTUM = (0.5,)
 class Plan:
     """The sessions that should run, in order, and the sums by which the next candidate is judged."""
 
-    __slots__ = ("bound", "count", "longest_s", "newcomers", "room", "seen", "session_set", "victims", "wanted")
+    __slots__ = (
+        "_most_share",
+        "bound",
+        "count",
+        "device",
+        "judged",
+        "longest_s",
+        "newcomers",
+        "room",
+        "seen",
+        "session_set",
+        "victims",
+        "wanted",
+    )
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, judged: list[Session]) -> None:
         ledger = device.ledger
+        self.device = device
+        #: Holders that were held against those that wait.
+        self.judged = judged
+        #: The largest share that pays beside the chosen ones, once it was asked for.
+        self._most_share: float | None = None
         #: What is there once all who aren't chosen let go and all moves are over.
         self.room = ledger.limit - ledger.held - ledger.stopped + device.going_bytes
         self.count = 0
         self.wanted = 0.0
-        self.seen = 0
         self.longest_s = 0.0
+        self.seen = 0
         #: Holders that were chosen, and others that were.
         self.session_set: dict[Session, None] = {}
         self.newcomers: list[Session] = []
@@ -59,18 +77,16 @@ class Plan:
         #: Bytes of lanes whose holders are inside their quantum.
         self.bound = 0
 
-    def stay(self, device: Device) -> None:
+    def stay(self) -> None:
         """Choose all holders that nobody asked for their turn."""
-        staying = device.staying
+        staying = self.device.staying
         self.session_set.update(dict.fromkeys(staying.sessions))
         self.count += len(staying)
         self.wanted += staying.share
         self.seen += staying.seen
+        self.longest_s = staying.longest_s
         self.room -= staying.lane_bytes
         self.bound += staying.lane_bytes
-        if not staying.seen:
-            for session in staying.sessions:
-                self.longest_s = max(self.longest_s, session.alone_s or 0.0)
 
     def choose(self, session: Session, cost: int) -> None:
         """Choose one more."""
@@ -78,8 +94,10 @@ class Plan:
         self.count += 1
         self.wanted += session.device.pace.share(session)
         self.seen += session.alone_seen
-        self.longest_s = max(self.longest_s, session.alone_s or 0.0)
         self.session_set[session] = None
+        if session.alone_s is not None and session.alone_s > self.longest_s:
+            self.longest_s = session.alone_s
+        self._most_share = None
         if not session.holds:
             self.newcomers.append(session)
 
@@ -87,13 +105,17 @@ class Plan:
         """Whether running the session beside the chosen ones raises the total speed enough."""
         if state.config.lanes == "off":
             return True
-        pace = session.device.pace
-        if not self.seen and not pace.fresh(self.longest_s, now):
-            return False
-        needed = 1.0 + session.device.policy.pays
         if session.holds and not self.newcomers:
-            needed -= state.config.pays_hysteresis
-        return pace.total(self.count + 1, self.wanted + share, now) >= pace.total(self.count, self.wanted, now) * needed
+            return share <= self._most(state.config.pays_hysteresis, now)
+        if self._most_share is None:
+            self._most_share = self._most(0.0, now)
+        return share <= self._most_share
+
+    def _most(self, less: float, now: float) -> float:
+        pace = self.device.pace
+        if not self.seen and not pace.fresh(self.longest_s, now):
+            return -1.0
+        return pace.most_share(self.count, self.wanted, 1.0 + self.device.policy.pays - less, now)
 
 
 def advance(state: State, device: Device, now: float) -> None:
@@ -150,8 +172,8 @@ def _choose(state: State, device: Device, now: float) -> Plan:
     judged = _judged(state, device, now)
     for _, _, holder in judged:
         device.staying.discard(holder)
-    plan = Plan(device)
-    plan.stay(device)
+    plan = Plan(device, [holder for _, _, holder in judged])
+    plan.stay()
     for _, _, holder in judged:
         device.staying.add(holder, device.pace.share(holder))
     for blocked in device.blocked:
@@ -206,7 +228,7 @@ def _choose(state: State, device: Device, now: float) -> Plan:
         state.look_again(device, now + config.retry_s, now)
     device.over_capacity = False
     if not plan.count and not device.moves:
-        _regardless(device, [holder for _, _, holder in judged], plan)
+        _regardless(device, plan)
     return plan
 
 
@@ -226,10 +248,10 @@ def _keeps_room(device: Device, session: Session, cost: int, plan: Plan, *, firs
     return first and device.policy.keeps_room and cost <= plan.room + plan.bound
 
 
-def _regardless(device: Device, judged: list[Session], plan: Plan) -> None:
+def _regardless(device: Device, plan: Plan) -> None:
     """On a device that can't move anything: if nobody can run as things are, who has the turn or is first goes on."""
-    if judged:
-        plan.choose(judged[0], 0)
+    if plan.judged:
+        plan.choose(plan.judged[0], 0)
         return
     first = device.waiting.first()
     if first is not None and not device.holders:
@@ -285,14 +307,14 @@ def _act(state: State, device: Device, plan: Plan, now: float) -> None:
         growth.serve(state, device, now)
     if len(device.absent):
         _admit(state, device, plan, now)
-    for holder in device.holders:
+    for holder in plan.judged:
         if now >= holder.quantum_end and holder.turn is Turn.RUNNING:
             turns.begin_quantum(state, holder, now)
 
 
 def _revoke_others(state: State, device: Device, plan: Plan, now: float) -> None:
     """Ask holders that weren't chosen for their turns, unless all those that come for them are still on their way."""
-    going = [holder for holder in device.staying.sessions if holder not in plan.session_set]
+    going = [holder for holder in plan.judged if holder not in plan.session_set]
     if not going:
         return
     room = room_if_lanes_shrink(device) + device.going_bytes

@@ -21,7 +21,7 @@ CLASSES = {"high": 0, "normal": 1, "low": 2}
 
 NO_PROFILE = Profile()
 
-_OUT = frozenset({Residency.EVICTING, Residency.EVICTED, Residency.RESTORING})
+_OUT = (Residency.EVICTING, Residency.EVICTED, Residency.RESTORING)
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +113,7 @@ class Session:
     #: The first was measured, not reckoned from a neighbour's slow-down; how many ran when the second was.
     alone_seen: bool = False
     beside_count: int = 0
+    beside_at: float = 0.0
     #: Share of the device that it uses alone; None: not known.
     share: float | None = None
     #: It was measured while the session ran alone, so what happens beside others says nothing new about it.

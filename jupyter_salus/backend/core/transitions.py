@@ -63,8 +63,8 @@ RESIDENCIES: dict[Residency, frozenset[Residency]] = {
     Residency.CLOSED: frozenset(),
 }
 
-#: Turns in which a session holds its lane.
-HOLDING = frozenset({Turn.RUNNING, Turn.BLOCKED, Turn.YIELDING, Turn.STOPPING})
+#: Turns in which a session holds its lane. A tuple: looking in it compares identities, where a set would hash enum members.
+HOLDING = (Turn.RUNNING, Turn.BLOCKED, Turn.YIELDING, Turn.STOPPING)
 
 _VISIBLE_TURN = {
     Turn.WAITING: "waiting",
