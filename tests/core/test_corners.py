@@ -163,3 +163,42 @@ def test_while_moves_are_late_the_smallest_resident_need_is_tried_last():
     world.device(side_by_side=False, foreign_bytes=600 * MIB)
     world.run(3)
     assert world.holders()[0] in ("s0", "s1", "s2", "s3")
+
+
+def test_measurements_beside_others_are_taken_up_at_a_bounded_rate(world: World):
+    profile = Profile(iteration_s=0.001, device_share=0.3)
+    scheduler = world.scheduler
+    epochs = {}
+    for name in "ab":
+        world.open(name, profile=profile)
+        grant = scheduler.handle(events.TurnRequested(name, 1), 0.0)[0]
+        assert isinstance(grant, GrantTurn)
+        epochs[name] = grant.epoch
+    scheduler.handle(events.IterationsFinished("a", epochs["a"], 1, 0.001), 0.001)
+    taken_up = scheduler._state.sessions["a"].beside_at
+    scheduler.handle(events.IterationsFinished("a", epochs["a"], 1, 0.001), 0.002)
+    assert scheduler._state.sessions["a"].beside_at == taken_up
+    scheduler.handle(events.IterationsFinished("a", epochs["a"], 1, 0.001), 0.5)
+    assert scheduler._state.sessions["a"].beside_at > taken_up
+
+
+def test_with_lanes_off_an_admitted_waiter_joins_nobodys_lane():
+    world = World(config=Config(lanes="off"), grows=False)
+    world.device()
+    world.tell(events.PolicyChanged("gpu", "pack"))
+    world.want(world.open("a", persistent=10, ephemeral=600))
+    world.want(world.open("b", persistent=10, ephemeral=500))
+    world.run(0.05)
+    assert (world.row("b").residency, world.row("b").lane) == ("resident", None)
+
+
+def test_p_that_is_asked_back_by_a_yielding_holder_admits_nobody(world: World):
+    a = world.open("a", persistent=10, ephemeral=700, iteration_s=5.0)
+    world.want(a)
+    world.tell(events.YieldAsked("a"))
+    world.want(
+        world.open("b", persistent=400, ephemeral=100, profile=Profile(400 * MIB, 100 * MIB, 5.0, (), None, 1.0))
+    )
+    assert world.row("b").residency == "absent"
+    world.run(6)
+    assert world.row("b").turns == 1

@@ -98,10 +98,9 @@ def _cost_s(state: State, session: Session, victim: Session, budget: float, now:
 def _fewest(victims: list[Session], spare: int) -> list[Session]:
     """The victims without those that turned out not to be needed, since one that was added later is enough."""
     for victim in sorted(victims, key=_bytes_of):
-        if _bytes_of(victim) > spare:
-            break
-        spare -= _bytes_of(victim)
-        victims.remove(victim)
+        if _bytes_of(victim) <= spare:
+            spare -= _bytes_of(victim)
+            victims.remove(victim)
     return victims
 
 

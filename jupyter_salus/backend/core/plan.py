@@ -344,13 +344,17 @@ def _fill_in(state: State, device: Device, newcomers: list[Session], now: float)
             turns.grant(state, session, now)
             growth.take_up(state, session, now)
             return
-    if late:
-        for session in device.needs:
-            if session in device.ready:
-                if fits(device, session):
-                    turns.grant(state, session, now)
-                    growth.take_up(state, session, now)
-                return
+    if not late:
+        return
+    # None of the first ones fits: if the one that needs least doesn't, none does.
+    least = min(device.ready, key=_needs)
+    if fits(device, least):
+        turns.grant(state, least, now)
+        growth.take_up(state, least, now)
+
+
+def _needs(session: Session) -> tuple[int, int]:
+    return (session.need_bytes - session.carried_bytes, session.number)
 
 
 def _admit(state: State, device: Device, plan: Plan, now: float) -> None:
@@ -363,9 +367,8 @@ def _admit(state: State, device: Device, plan: Plan, now: float) -> None:
             return
         largest = device.needs.last()
         need = max(chosen, session.need_bytes, largest.need_bytes if largest is not None else 0)
-        if ledger.held + ledger.stopped + session.entry_bytes + need > ledger.limit:
-            return
-        if session.entry_bytes > room_if_lanes_shrink(device):
+        most = min(ledger.limit - ledger.held - ledger.stopped - need, room_if_lanes_shrink(device))
+        if session.entry_bytes > most:
             return
         turns.admit(state, session, now)
         if state.config.lanes != "off":
