@@ -16,6 +16,7 @@ from pathlib import Path
 from ..errors import BadAddress, BadValue, SalusError
 from ..protocol.version import VERSION
 from .table import COMMANDS, Command
+from .units import printable
 
 #: Errors that say that the command line itself is wrong.
 _BAD_USAGE = (BadAddress, BadValue)
@@ -99,5 +100,6 @@ def _run(parsed: argparse.Namespace) -> int:
 def _failed(error: SalusError, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"code": error.code, "message": error.message, "detail": error.detail}))
-    print(f"jupyter salus: {error.message}", file=sys.stderr)
+    message = printable(error.message, keep="\n")
+    print(f"jupyter salus: {message}", file=sys.stderr)
     return 2 if isinstance(error, _BAD_USAGE) else 1

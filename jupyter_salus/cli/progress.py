@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from .execution import Execution
-from .units import duration
+from .units import duration, printable
 
 
 class Progress:
@@ -34,7 +34,8 @@ class Progress:
             what = f"cell {execution.executed + 1} of {execution.cells}"
         else:
             what = execution.error or execution.status
-        print(f"[{at}] {execution.name}: {what}", file=self._stream, flush=True)
+        line = printable(f"{execution.name}: {what}", keep="\n")
+        print(f"[{at}] {line}", file=self._stream, flush=True)
 
     def draw(self) -> None:
         """Draw the lines again, in place; without a terminal nothing."""
@@ -54,4 +55,4 @@ class Progress:
             state = f"{row['state']}, {row.get('turns', 0)} turns, waited {duration(row['waited_s'])}"
         else:
             state = execution.status
-        return f"{execution.name:<{width}}  {done:>12}  {state}"[:119]
+        return printable(f"{execution.name:<{width}}  {done:>12}  {state}")[:119]

@@ -25,7 +25,7 @@ from ..protocol.peer import Peer
 from .execution import Execution, execute, read
 from .own_backend import own_backend
 from .progress import Progress
-from .units import columns, duration, size
+from .units import columns, duration, printable, size
 from .verbs import POLICIES
 
 _HEAD = ("NOTEBOOK", "RESULT", "CELLS", "WAITED", "RAN", "TURNS", "ITERATIONS", "EVICTIONS", "PEAK P", "PEAK E")
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"\nWritten to {arguments.output_dir}, after {duration(time.monotonic() - begun)}.")
         for one in executions:
             if one.error:
-                print(one.error)
+                print(printable(one.error, keep="\n"))
     return 1 if any(one.status != "done" for one in executions) else 0
 
 
@@ -118,8 +118,8 @@ def _shared(configured: str | None) -> str:
 
 def _executions(arguments: argparse.Namespace) -> list[Execution]:
     """One for each notebook, with its output's place. Makes the folder. Raises `BadValue`."""
-    if arguments.stagger < 0:
-        raise BadValue(f"cannot start notebooks {arguments.stagger} s apart: 0 or more is possible")
+    if not 0 <= arguments.stagger <= 86400:
+        raise BadValue(f"cannot start notebooks {arguments.stagger} s apart: between 0 and 86400 is possible")
     names = [notebook.name for notebook in arguments.notebooks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from .connection import add_options, connect
-from .units import columns, duration, size
+from .units import columns, duration, printable, size
 
 _HEAD = ("SESSION", "NOTEBOOK", "STATE", "LANE", "PRIORITY", "P", "E", "WAITED", "USED", "TURNS", "ITERATIONS")
 _RIGHT = (5, 6, 7, 8, 9, 10)
@@ -42,7 +42,7 @@ def text_of(state: dict[str, Any]) -> str:
     ]
     lines += ["", columns(_HEAD, rows, _RIGHT)]
     reasons = [_reason(row) for row in sessions if row["reason"] or not row.get("managed", True)]
-    return "\n".join([*lines, *([""] if reasons else []), *reasons])
+    return "\n".join([*lines, *([""] if reasons else []), *(printable(reason) for reason in reasons)])
 
 
 def _device(state: dict[str, Any], row: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import time
 
 from .connection import add_options, connect
 from .status import text_of
+from .units import positive
 
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -17,7 +18,7 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
     """Called by the command line."""
     add_options(parser)
     parser.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between two looks (1)")
-    parser.add_argument("--count", type=int, metavar="N", help="end after N looks (default: at Ctrl-C)")
+    parser.add_argument("--count", type=positive, metavar="N", help="end after N looks (default: at Ctrl-C)")
 
 
 def run(arguments: argparse.Namespace) -> int:

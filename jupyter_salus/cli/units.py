@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from ..backend.devices.size import bytes_text
@@ -26,9 +27,26 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def positive(text: str) -> int:
+    """For argparse: a whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"cannot take {text!r}: a whole number of 1 or more is needed")
+    return int(text)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text that does nothing to a terminal: what isn't printable as an escape, so that a name stays on its line.
+
+    Names of notebooks are whatever their owners chose, other people's among them.
+    """
+    return "".join(
+        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode("ascii") for one in text
+    )
+
+
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """A table in text; the columns whose numbers are in `right` are flushed right."""
-    lines = [list(head), *(list(row) for row in rows)]
+    lines = [list(head), *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     made = []
     for line in lines:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import BadValue, UnknownDevice
 from .connection import add_options, connect, find_session
+from .units import printable
 
 PRIORITIES = ("high", "normal", "low")
 POLICIES = ("fair", "fifo", "pack", "srtf", "priority")
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             said = _policy(arguments, client, state)
         else:
             said = _session(arguments, client, state)
-    print(json.dumps(said) if arguments.json else said["text"])
+    print(json.dumps(said) if arguments.json else printable(said["text"]))
     return 0
 
 

@@ -175,6 +175,25 @@ async def test_a_change_does_not_wait_for_one_that_is_too_young_to_be_told(stage
     assert [row["id"] for row in listener.said[1].sessions] == ["s2"]
 
 
+async def test_lanes_are_told_with_the_sessions_that_leave_them(stage: Stage) -> None:
+    stage.open("s1")
+    stage.open("s2")
+    stage.records.by_session["s1"].touched = stage.records.by_session["s2"].touched = True
+    (granted,) = (one for one in stage.tell(core.TurnRequested("s1", 1)) if isinstance(one, GrantTurn))
+    stage.tell(core.TurnRequested("s2", 1))
+    listener = Listener(stage.clock)
+    stage.feed.subscribe(listener)
+    (lane,) = listener.said[0].lanes
+    assert (lane["holder"], lane["waiting"]) == ("s1", ["s2"])
+    stage.clock.advance(1)
+    stage.tell(core.TurnWithdrawn("s2", 1))
+    stage.tell(core.TurnReleased("s1", granted.epoch))
+    stage.feed.touch()
+    await listener.heard(2)
+    assert {row["id"]: row["state"] for row in listener.said[1].sessions} == {"s1": "holding", "s2": "holding"}
+    assert [(lane["holder"], lane["waiting"]) for lane in listener.said[1].lanes] == [(None, [])]
+
+
 async def test_a_removed_session_is_told_once_to_each(stage: Stage) -> None:
     record = stage.open("s1")
     listener = Listener(stage.clock)

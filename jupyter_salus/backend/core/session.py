@@ -150,8 +150,6 @@ class Session:
         self.persistent_bytes = profile.persistent_bytes or 0
         self.ephemeral_bytes = profile.ephemeral_bytes or 0
         self.window_before = self.ephemeral_bytes
-        self.peak_persistent_bytes = self.persistent_bytes
-        self.peak_ephemeral_bytes = self.ephemeral_bytes
         self.alone_s = profile.iteration_s
         self.alone_seen = profile.iteration_s is not None
         self.share = profile.device_share

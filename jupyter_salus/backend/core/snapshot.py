@@ -208,7 +208,7 @@ def _session(state: State, session: Session, position: int | None, most: list[Se
         iterations=session.iterations,
         turns=session.turns,
         evictions=session.evictions,
-        peak_persistent_bytes=session.peak_persistent_bytes,
+        peak_persistent_bytes=max(session.peak_persistent_bytes, session.held_bytes),
         peak_ephemeral_bytes=session.peak_ephemeral_bytes,
         iteration_s=session.alone_s,
         device_share=session.share,

@@ -80,6 +80,8 @@ class Feed:
             "lanes": _Table(lane_look),
             "sessions": _Table(session_look),
         }
+        #: Who had and who wanted each lane when the lanes were told last.
+        self._seats: dict[str, tuple[Any, ...]] = {}
         self._as_of = 0.0
         self._subscribers: dict[Connection, int] = {}
         self._waits: dict[str, _Wait] = {}
@@ -179,11 +181,21 @@ class Feed:
             if self._compare_table(table, rows_now, revision, now, sessions=name == "sessions"):
                 table.revision = revision
                 changed = True
+        self._seat(found.lanes, revision)
         if changed:
             self.revision = revision
         if not self._subscribers:
             for table in self._tables.values():
                 table.removed.clear()
+
+    def _seat(self, found: dict[str, Row], revision: int) -> None:
+        """Lanes go with the sessions: whoever is told that a session ended its turn sees it leave its lane, too."""
+        lanes = self._tables["lanes"]
+        seats = {id: (row["holder"], *row["waiting"]) for id, row in found.items()}
+        if self._tables["sessions"].revision == revision and seats != self._seats:
+            lanes.revision = revision
+        if lanes.revision == revision:
+            self._seats = seats
 
     def _compare_table(self, table: _Table, found: dict[str, Row], revision: int, now: float, sessions: bool) -> bool:
         changed = False
