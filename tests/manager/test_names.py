@@ -8,12 +8,14 @@ from jupyter_salus.manager.names import Notebook, at_start, of_sessions
 
 
 def test_at_start_the_path_is_relative_to_the_contents_directory():
-    found = at_start({"JPY_SESSION_NAME": "/home/a/work/vision/train.ipynb"}, "/home/a/work", "1234-5", "python3")
+    found = at_start(
+        {"JPY_SESSION_NAME": "/home/a/notebooks/vision/train.ipynb"}, "/home/a/notebooks", "1234-5", "python3"
+    )
     assert found == Notebook("train.ipynb", "vision/train.ipynb")
 
 
 def test_a_notebook_outside_the_contents_directory_keeps_its_whole_path():
-    found = at_start({"JPY_SESSION_NAME": "/other/train.ipynb"}, "/home/a/work", "1234-5", "python3")
+    found = at_start({"JPY_SESSION_NAME": "/other/train.ipynb"}, "/home/a/notebooks", "1234-5", "python3")
     assert found == Notebook("train.ipynb", "/other/train.ipynb")
 
 
