@@ -1,16 +1,16 @@
 """Ctrl-C while the main thread waits: it ends the wait, then does what it would have done in the user's code.
 
-For the time of the wait a handler of the guest's stands in for SIGINT's, notes the signal and ends the wait. Then:
+For the time of the wait a handler of the guest's stands in for those of Python functions and of SIGINT, notes the signal
+and ends the wait, so that no handler of the user's raises in the middle of the guest's code. Then:
 - a handler of Python's or of the user's is called, so that `KeyboardInterrupt`, or whatever the user made of it, comes
   out of the line of the user's code that waited;
 - ipykernel's handler for cells with a top-level `await` only cancels the cell's task at its next `await`, which a
   loop may never reach: there `KeyboardInterrupt` is raised;
 - outside cells SIGINT is ignored by ipykernel: the wait ends, the code goes on ungoverned.
-Where an exception can't come out of the guest's code as one of the user's, this is done for every signal that the user
-handles, and the link's thread makes the signal again once the main thread has left the guest's code. So on Python 3.9
-and 3.10, which would show the guest's frame in the traceback; and at back-edges on 3.12 and later, where CPython looks
-for the handler of an exception from a JUMP event's callback at a wrong place, so that no `try` around the loop sees it
-(seen on 3.12.1 and 3.13.0).
+Where an exception can't come out of the guest's code as one of the user's, the link's thread makes the signal again once
+the main thread has left the guest's code. So on Python 3.9 and 3.10, which would show the guest's frame in the
+traceback; and at back-edges on 3.12 and later, where CPython looks for the handler of an exception from a JUMP event's
+callback at a wrong place, so that no `try` around the loop sees it (seen on 3.12.1 and 3.13.0).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Interrupts:
         """Put the guest's handler in place; the caller calls `finish` in any case."""
         if not self._wait.is_main:
             return
-        for number in (int(signal.SIGINT),) if self._raises else range(1, signal.NSIG):
+        for number in range(1, signal.NSIG):
             previous = signal.getsignal(number)
             if _stands_back(number, previous):
                 signal.signal(number, self._note)

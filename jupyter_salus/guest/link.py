@@ -77,8 +77,10 @@ class Link:
         """Have the link's thread call `tick` soon; from any thread."""
         try:
             os.write(self._wake_write, b"\0")
-        except OSError:
-            pass  # the pipe is full, so a wake-up is pending already, or this is a forked child
+        except OSError as error:
+            # The pipe is full, so a wake-up is pending already, or this is a forked child.
+            if error.errno is None:
+                raise  # a `TimeoutError` of the user's own signal handler is one as well
 
     def send(self, *messages: Message) -> bool:
         """Send messages in one go, from any thread; False if there is no connection. Never blocks, never raises."""
@@ -216,7 +218,9 @@ class Link:
                 sent = sock.send(data)
             except (BlockingIOError, InterruptedError):
                 sent = 0
-            except OSError:
+            except OSError as error:
+                if error.errno is None:
+                    raise  # of the user's own signal handler
                 self.up = False
                 self.wake()
                 return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import time
 from typing import Any, Dict, Optional, Set
@@ -172,6 +173,9 @@ class Session:
         elif interrupts.came or wait.is_main:
             interrupts.deliver(users_frame(), self.redo)
             self.watch.wake()
+            if raises and interrupts.came and int(signal.SIGINT) not in interrupts.came:
+                # A timer's handler, say, that raised nothing: the wait goes on.
+                self._wait(raises)
         elif raises:
             raise KeyboardInterrupt
         else:

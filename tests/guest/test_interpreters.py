@@ -84,7 +84,7 @@ def test_the_recursion_limit_stays_where_it_is(foreign: Governed) -> None:
         "    except RecursionError: return 'too deep'\n"
         "print([outcome(room) for room in range(-3, 12)])"
     )
-    assert "True, True" in ran.text and ran.text.rindex("too deep") < ran.text.index("True")
+    assert ran.text.startswith("['too deep', ") and ran.text.endswith("True, True, True, True]\n"), ran.text
 
 
 TOOLS_TAKEN = """

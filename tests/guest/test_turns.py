@@ -119,6 +119,7 @@ def test_a_thread_that_outlives_its_cell_asks_in_the_background(governed: Govern
         "thread.start()"
     )
     wanted = governed.backend.expect(TurnWanted)
+    governed.backend.generous = True
     governed.backend.grant(wanted.ticket)
     flag.touch()
     governed.backend.expect(TurnReleased)
