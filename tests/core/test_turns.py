@@ -308,3 +308,17 @@ def test_the_quantum_lengthens_until_hand_overs_are_cheap_but_not_for_interactiv
     waiting = scheduler._state.sessions["b"]
     waiting.credit_start, waiting.credit_used_s = world.now, 10.0
     assert quantum_s(scheduler._state, session) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("policy", ["fair", "fifo", "srtf", "pack", "priority"])
+def test_of_two_turns_that_meet_at_a_new_backend_one_is_asked_for_where_one_lane_is_open(host: World, policy: str):
+    host.tell(events.PolicyChanged("host", policy))
+    early = host.open("early", device="host")
+    host.want(early)
+    assert host.holders("host") == ["early"]
+    back = events.SessionOpened("late", "u", "host", holding=True, persistent_bytes=50 * MIB)
+    decided = host.scheduler.handle(back, host.now)
+    assert [one.session for one in decided if isinstance(one, GrantTurn)] == ["late"]
+    asked = [one.session for one in decided if isinstance(one, RevokeTurn)]
+    assert len(asked) == 1 and asked[0] in {"early", "late"}
+    host.scheduler.check_invariants()

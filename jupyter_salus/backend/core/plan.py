@@ -162,6 +162,9 @@ def _must_judge_all(device: Device) -> bool:
     """Whether holders inside their quantum may have to go, too."""
     if device.stale or device.blocked or device.ledger.free < 0:
         return True
+    if not device.side_by_side and len(device.holders) > 1:
+        # A session came back to a new backend with its turn when another one had been given it: one of them stays.
+        return True
     first = device.waiting.entries[:1]
     return bool(first) and first[0][0][0] < IN_QUANTUM[0]
 
