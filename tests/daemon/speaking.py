@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,15 +71,16 @@ for line in sys.stdin:
 """
 
 
-class Hearing:
+class Hearing(ABC):
     """What both kinds of scripted peers have: frames heard so far, and waiting for one."""
 
     def __init__(self) -> None:
         self.heard: list[Wire] = []
         self._taken = 0
 
+    @abstractmethod
     def _more(self, timeout: float) -> bool:
-        raise NotImplementedError
+        """Wait for further frames, `timeout` seconds at most; False if none came."""
 
     def hear(self, kind: str, **fields: Any) -> Wire:
         """The next frame of this kind with these fields that wasn't taken yet; those before it are skipped."""
