@@ -26,7 +26,9 @@ def replay(path: Path, stream: TextIO | None, *, as_json: bool) -> int:
         happened = list(journal.replay(path))
     except OSError as error:
         raise MalformedFile(f"cannot read {path}: {error.strerror or error}") from None
-    except (PeerError, ValueError, KeyError, TypeError) as error:
+    except PeerError as error:
+        raise MalformedFile(error.message) from None
+    except (ValueError, KeyError, TypeError) as error:
         raise MalformedFile(f"cannot replay {path}: {error}") from None
     kinds: Counter[str] = Counter()
     refused = 0

@@ -143,7 +143,9 @@ def _head(path: Path) -> dict[str, Any]:
             head = json.loads(file.readline())
         if head["journal"] != _VERSION:
             raise BadValue(f"cannot replay {path}: it has format {head['journal']!r}, this is {_VERSION}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise BadValue(f"cannot replay {path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
         raise BadValue(f"cannot replay {path}: it is no journal ({error})") from error
     found: dict[str, Any] = head
     return found
