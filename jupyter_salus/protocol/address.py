@@ -98,11 +98,15 @@ def check(path: str) -> None:
 
 
 def check_reachable(address: Address) -> None:
-    """Raises `BadAddress` if a client shouldn't connect: the path is too long, or an own address lies in a directory
-    that somebody else made under our name. A missing directory is no error: nobody listens there yet."""
+    """Raises `BadAddress` if a client shouldn't connect: the path is too long, an own address lies in a directory that
+    somebody else made under our name, or others may put a socket of theirs in the place of the backend's. A missing
+    directory is no error: nobody listens there yet."""
     check_length(address.path)
-    if address.kind == "own" and os.path.lexists(os.path.dirname(address.path)):
+    directory = os.path.dirname(address.path)
+    if address.kind == "own" and os.path.lexists(directory):
         _check_private(address.path)
+    if address.kind == "system" and os.stat(directory).st_mode & 0o022:
+        raise _bad(address.path, f"others than root may write in {directory}")
 
 
 def prepare(address: Address) -> None:
@@ -139,6 +143,7 @@ def _check_directory(path: str) -> None:
 
 def _check_private(path: str) -> None:
     directory = os.path.dirname(path)
+    _check_base(path, os.path.dirname(directory))
     try:
         found = os.lstat(directory)
     except OSError as error:
@@ -151,6 +156,13 @@ def _check_private(path: str) -> None:
         raise _bad(path, f"{directory} belongs to uid {found.st_uid}, this is uid {os.getuid()}")
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise _bad(path, f"{directory} has mode {stat.S_IMODE(found.st_mode):04o}, 0700 is needed")
+
+
+def _check_base(path: str, base: str) -> None:
+    """Who may write in the place of the own directory, which `JUPYTER_SALUS_RUN_DIR` chooses, could put another one there."""
+    mode = os.stat(base).st_mode
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        raise _bad(path, f"others may write in {base} and put a directory of theirs in its place")
 
 
 def _bad(path: str, why: str) -> BadAddress:

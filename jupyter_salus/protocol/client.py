@@ -9,8 +9,8 @@ import time
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Type
 
-from ..errors import BackendGone, BadFrame, UnknownMessage
-from .address import check_length
+from ..errors import BackendGone, BadAddress, BadFrame, UnknownMessage
+from .address import check_length, find
 from .codec import PROTOCOL, Message, from_wire, to_wire
 from .framing import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, FrameReader, encode
 from .messages import Act, Answer, Ask, Done, Failed, Hello, StateChanged, Subscribe, Welcome
@@ -19,11 +19,19 @@ from .version import VERSION
 
 
 def gone(path: str, why: str) -> BackendGone:
-    """The error of a backend that doesn't answer at `path`; shared with the asyncio peer."""
-    return BackendGone(
-        f"cannot reach the backend at {path}: {why}; `jupyter salus backend --socket {path}` starts one",
-        {"address": path},
-    )
+    """The error of a backend that doesn't answer at `path`, with what to do; shared with the asyncio peer."""
+    return BackendGone(f"cannot reach the backend at {path}: {why}; {_advice(path)}", {"address": path})
+
+
+def _advice(path: str) -> str:
+    """A user's own backend comes by itself; another one is somebody's to start."""
+    try:
+        found = find(os.environ)
+    except BadAddress:
+        found = None
+    if found is not None and found.path == path and found.kind == "own":
+        return "the first notebook of a server with jupyter_salus.Manager starts one (`jupyter salus backend` by hand)"
+    return f"`jupyter salus backend --socket {path}` starts one"
 
 
 def known(wires: Iterable[Mapping[str, Any]]) -> Iterator[Message]:

@@ -11,6 +11,7 @@ import pytest
 from jupyter_salus.errors import BadAddress
 from jupyter_salus.protocol import address
 from jupyter_salus.protocol.address import Address, check, check_reachable, find, prepare
+from jupyter_salus.protocol.client import gone
 from jupyter_salus.protocol.directory import state_directory
 
 
@@ -164,6 +165,40 @@ def test_a_directory_in_which_anybody_may_replace_the_socket_is_refused(short_tm
         check(str(short_tmp / "open" / "a.sock"))
     os.chmod(short_tmp / "open", 0o1777)
     check(str(short_tmp / "open" / "a.sock"))
+
+
+def test_a_place_where_anybody_may_put_another_own_directory_is_refused(short_tmp: Path) -> None:
+    own = find({"JUPYTER_SALUS_RUN_DIR": str(short_tmp)})
+    prepare(own)
+    os.chmod(short_tmp, 0o777)
+    for checked in (prepare, check_reachable):
+        with pytest.raises(BadAddress, match=r"others may write in .* and put a directory of theirs in its place"):
+            checked(own)
+    os.chmod(short_tmp, 0o1777)
+    check_reachable(own)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can own the system's directory")
+def test_a_systems_directory_that_others_may_write_is_refused(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (short_tmp / "system").mkdir()
+    monkeypatch.setattr(address, "SYSTEM_DIRECTORY", str(short_tmp / "system"))
+    found = find({})
+    assert found.kind == "system"
+    check_reachable(found)
+    os.chmod(short_tmp / "system", 0o1777)
+    with pytest.raises(BadAddress, match="others than root may write"):
+        check_reachable(found)
+
+
+def test_who_finds_no_backend_of_his_own_reads_that_a_notebook_starts_one(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_SALUS_RUN_DIR", str(short_tmp))
+    assert "the first notebook" in gone(find(os.environ).path, "it isn't there").message
+    other = str(short_tmp / "other.sock")
+    assert f"`jupyter salus backend --socket {other}` starts one" in gone(other, "it isn't there").message
+    monkeypatch.setenv("JUPYTER_SALUS_SOCKET", "/tmp/" + "x" * 200)
+    assert "starts one" in gone(other, "it isn't there").message
 
 
 def test_an_unwritable_directory_is_refused(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
