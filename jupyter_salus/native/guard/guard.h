@@ -105,6 +105,7 @@ enum { ROOM_ANY_BYTES = 64 << 20 };
 int room_ask(uint64_t bytes, const char *what, unsigned *tries);
 int room_allows(uint64_t bytes); /* within the limit that the backend set for this process, if any */
 void room_limit(uint64_t bytes); /* 0: no limit */
+void room_grant(uint64_t bytes); /* what the process may hold on the device before it has to ask for more */
 void room_reclaimable(uint64_t bytes); /* what idle sessions could give up for this one */
 void room_shape(size_t *free_bytes, size_t *total_bytes); /* the device's figures, as this session may see them */
 void room_answer(uint64_t ticket, int granted);

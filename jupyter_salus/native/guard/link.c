@@ -314,6 +314,8 @@ static void take_figures(const struct json_object *message)
 {
     if (json_find(message, "limit_bytes"))
         room_limit(json_whole(message, "limit_bytes", 0));
+    if (json_find(message, "granted_bytes"))
+        room_grant(json_whole(message, "granted_bytes", UINT64_MAX));
     if (json_find(message, "reclaimable_bytes"))
         room_reclaimable(json_whole(message, "reclaimable_bytes", 0));
 }
@@ -497,6 +499,7 @@ static void look_for_silence(void)
     }
     if (!link_silent())
         return;
+    room_grant(UINT64_MAX);
     room_refuse_all();
     if (atomic_load(&gate_shut) && !l.opened) {
         l.opened = orders_add(&(struct order){.kind = ORDER_FAIL_OPEN});

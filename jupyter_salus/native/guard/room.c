@@ -20,8 +20,8 @@ static struct {
         struct request *next;
     } *first;
     uint64_t last_ticket;
-    _Atomic uint64_t limit_bytes, reclaimable_bytes;
-} room = {.answered = PTHREAD_COND_INITIALIZER};
+    _Atomic uint64_t limit_bytes, granted_bytes, reclaimable_bytes;
+} room = {.answered = PTHREAD_COND_INITIALIZER, .granted_bytes = UINT64_MAX};
 
 static void tell(const char *kind, const struct request *request)
 {
@@ -61,15 +61,18 @@ int room_ask(uint64_t bytes, const char *what, unsigned *tries)
 
 int room_allows(uint64_t bytes)
 {
-    uint64_t limit = atomic_load(&room.limit_bytes);
-    if (!limit)
+    uint64_t limit = atomic_load(&room.limit_bytes), granted = atomic_load(&room.granted_bytes);
+    uint64_t most = limit && limit < granted ? limit : granted;
+    if (most == UINT64_MAX)
         return 1;
     struct holdings held;
     blocks_holdings(&held);
-    return held.persistent_bytes - held.evicted_bytes + bytes <= limit;
+    uint64_t here = held.persistent_bytes - held.evicted_bytes;
+    return here <= most && bytes <= most - here;
 }
 
 void room_limit(uint64_t bytes) { atomic_store(&room.limit_bytes, bytes); }
+void room_grant(uint64_t bytes) { atomic_store(&room.granted_bytes, bytes); }
 void room_reclaimable(uint64_t bytes) { atomic_store(&room.reclaimable_bytes, bytes); }
 
 void room_shape(size_t *free_bytes, size_t *total_bytes)
@@ -128,4 +131,5 @@ void room_after_fork(void)
     pthread_mutex_init(&room_lock, NULL);
     pthread_cond_init(&room.answered, NULL);
     room.first = NULL;
+    atomic_store(&room.granted_bytes, UINT64_MAX); /* what the parent was granted isn't the child's */
 }
