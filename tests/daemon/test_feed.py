@@ -16,10 +16,10 @@ from jupyter_salus.backend.daemon.feed import SOFT_S, Feed
 from jupyter_salus.backend.daemon.gauges import STEP_BYTES, Gauges
 from jupyter_salus.backend.daemon.guests import Guests
 from jupyter_salus.backend.daemon.history import History
-from jupyter_salus.backend.daemon.peers import Credentials
 from jupyter_salus.backend.daemon.records import Record, Records
 from jupyter_salus.backend.daemon.servers import FORSAKEN_S, Servers
 from jupyter_salus.backend.daemon.state import with_names
+from jupyter_salus.backend.daemon.users import USER_DOOR, Owner
 from jupyter_salus.backend.devices.base import Usage
 from jupyter_salus.backend.devices.host import HostDevice
 from jupyter_salus.protocol.codec import Message
@@ -27,14 +27,15 @@ from jupyter_salus.protocol.messages import Announce, StateChanged
 from jupyter_salus.testing import FakeClock
 
 MIB = 1024**2
+ADA = Owner("7", "ada")
 
 
 class Listener(Connection):
     """A connection without a socket: keeps what was said to it."""
 
     def __init__(self, clock: FakeClock) -> None:
-        super().__init__(None, False, clock.now, logging.getLogger("feed"))  # type: ignore[arg-type]
-        self.credentials = Credentials(7, 0)
+        super().__init__(None, USER_DOOR, clock.now, logging.getLogger("feed"))  # type: ignore[arg-type]
+        self.owner = ADA
         self.said: list[Any] = []
         self._more = asyncio.Event()
 
@@ -71,7 +72,7 @@ class Stage:
         self.tell(event)
 
     def open(self, session: str) -> Record:
-        record = Record(session, 7, "ada", 1, "host", self.clock.wall(), name=f"{session}.ipynb")
+        record = Record(session, ADA, 1, "host", self.clock.wall(), name=f"{session}.ipynb")
         self.records.by_session[session] = record
         self.tell(core.SessionOpened(self.records.entered(record), "ada", "host"))
         return record
@@ -212,7 +213,7 @@ async def test_a_removed_session_is_told_once_to_each(stage: Stage) -> None:
 
 async def test_an_earlier_incarnation_has_a_name_of_its_own(stage: Stage) -> None:
     first = stage.open("s1")
-    second = Record("s1", 7, "ada", 2, "host", stage.clock.wall(), name="s1.ipynb")
+    second = Record("s1", ADA, 2, "host", stage.clock.wall(), name="s1.ipynb")
     stage.records.by_session["s1"] = second
     stage.tell(core.LeaseLost("s1"))
     stage.tell(core.SessionOpened(stage.records.entered(second), "ada", "host"))
@@ -246,7 +247,7 @@ def test_names_stand_where_the_core_has_ids() -> None:
 def gauged(pid: int = 1, clock: FakeClock | None = None) -> tuple[Gauges, Record]:
     gauges, record = (
         Gauges(HostDevice(4096 * MIB), clock or FakeClock()),
-        Record("s1", 7, "ada", 1, "host", 0.0, pid=pid),
+        Record("s1", ADA, 1, "host", 0.0, pid=pid),
     )
     record.core_id = "s1"
     gauges.opened(record, 100 * MIB)

@@ -40,6 +40,7 @@ from ..core.decisions import Decision
 from ..core.events import DeadlineReached, Event, IterationsFinished, PolicyChanged
 from ..core.scheduler import Scheduler
 from ..devices.base import Device
+from .chronicle import Chronicle, Mentioned
 from .clock import Clock
 from .connections import Connection
 from .effects import Effects
@@ -55,6 +56,7 @@ from .profiles import Profiles
 from .records import Record, Records
 from .sampling import Sampling
 from .servers import Servers
+from .users import ALONE, Door, Sharing
 from .verbs import Verbs
 from .words import Words
 
@@ -78,6 +80,7 @@ class Backend:
         policy: str = "fair",
         exit_when_idle_s: float = 0.0,
         debug: bool = False,
+        sharing: Sharing = ALONE,
     ) -> None:
         self.log = log
         self.clock = clock
@@ -85,7 +88,8 @@ class Backend:
         self.device = device
         self.exit_when_idle_s = exit_when_idle_s
         config = config if config is not None else Config()
-        self.listening = Listening(address)
+        self.sharing = sharing
+        self.listening = Listening(address, sharing)
         self.started_at = clock.wall()
         self.connections: set[Connection] = set()
         self.records = Records()
@@ -93,11 +97,12 @@ class Backend:
         self.gauges = Gauges(device, clock)
         self.profiles = Profiles(state / "profiles.json", log)
         self.journal = Journal(state / journal_name(address), config, secrets.token_hex(8))
-        self.words = Words(clock, self.records.named, self._public)
+        self.chronicle = Chronicle(clock, state / journal_name(address, "words"))
+        self.words = Words(self.chronicle, self._mentioned)
         self.metrics = Metrics()
         self.history = History()
         devices = {device.id: device}
-        self.feed = Feed(self.loop.scheduler, self.records, devices, clock, self.history, self._row)
+        self.feed = Feed(self.loop.scheduler, self.records, devices, clock, self.history, self._row, sharing.names_told)
         self.guests = Guests(self.records, self.gauges, clock, self.loop.tell, self._profile, self._closed, log)
         self.servers = Servers(self.records, self.guests, clock, device.id, self.feed.touch)
         self.verbs = Verbs(self.records, devices, self.profiles, self.loop.tell, self._retire)
@@ -115,7 +120,7 @@ class Backend:
         self.sampling.first()
         if self.policy != "fair":
             self.loop.tell(PolicyChanged(self.device.id, self.policy))
-        await self.listening.start(lambda: self._connected(False), lambda: self._connected(True))
+        await self.listening.start(self._connected)
         self.words.add(f"The backend started: version {VERSION}, pid {os.getpid()}, {self.device.name}")
         self.log.info("Serving %s with pid %d, version %s", self.listening.address.path, os.getpid(), VERSION)
         tasks = [asyncio.create_task(self._guarded(self.sampling.run())), asyncio.create_task(self._tidy())]
@@ -159,7 +164,7 @@ class Backend:
             return
         can = self.device.capabilities()
         record = self.guests.admit(connection, hello, self.device.id)
-        wishes = self.profiles.wishes(record.uid, record.session)
+        wishes = self.profiles.wishes(record.owner.key, record.session)
         if wishes is not None and record.core_id is None:
             record.priority, record.pinned = wishes
         connection.say(Welcome(version, VERSION, os.getpid(), key=record.key, memory_mode=can.memory_mode))
@@ -214,19 +219,19 @@ class Backend:
                 return
         connection.say(Done(said.request))
 
-    def _connected(self, admin: bool) -> Connection:
-        connection = Connection(self, admin, self.clock.now, self.log)
+    def _connected(self, door: Door) -> Connection:
+        connection = Connection(self, door, self.clock.now, self.log)
         self.connections.add(connection)
         return connection
 
     def admit(self, connection: Connection) -> None:
         """Before anything is read of a peer. Raises `NotPossible` if there are too many."""
-        uid = connection.credentials.uid
+        owner = connection.owner
         if len(self.connections) > MAX_CONNECTIONS:
             raise NotPossible(f"cannot take another connection: there are {MAX_CONNECTIONS}, the limit")
-        if sum(one.credentials.uid == uid for one in self.connections) > MAX_CONNECTIONS_OF_USER:
+        if sum(one.owner == owner for one in self.connections) > MAX_CONNECTIONS_OF_USER:
             raise NotPossible(
-                f"cannot take another connection of uid {uid}: it has {MAX_CONNECTIONS_OF_USER}, the limit"
+                f"cannot take another connection of {owner.name}: there are {MAX_CONNECTIONS_OF_USER}, the limit"
             )
 
     # ---- questions -------------------------------------------------------------------------------------------------------
@@ -239,7 +244,9 @@ class Backend:
                 self.feed.refresh()
                 return self.history.since(said.since or 0, self.feed.revision)
             case "journal":
-                return {"path": str(self.journal.path), "entries": self.words.entries()}
+                reader = None if connection.admin else connection.owner
+                entries = self.words.entries(reader, self.sharing.names_told)
+                return {"path": str(self.journal.path), "entries": entries}
             case "metrics":
                 return self.metrics.body(
                     sessions=len(self.records.by_core),
@@ -268,6 +275,13 @@ class Backend:
         record = self.records.by_core.get(core_id)
         return self.records.public_id(record) if record is not None else core_id
 
+    def _mentioned(self, core_id: str) -> Mentioned:
+        record = self.records.by_core.get(core_id)
+        if record is None:
+            return Mentioned(core_id, core_id, "", "nobody")
+        owner = record.owner
+        return Mentioned(self.records.public_id(record), self.records.named(core_id), owner.key, owner.name)
+
     # ---- what goes on by itself --------------------------------------------------------------------------------------------
 
     def _touched(self, event: Event, now: float, decisions: Sequence[Decision]) -> None:
@@ -276,10 +290,10 @@ class Backend:
             self.feed.touch()
 
     def _profile(self, record: Record) -> Any:
-        return self.profiles.profile(record.uid, record.path)
+        return self.profiles.profile(record.owner.key, record.path)
 
     def _closed(self, record: Record) -> None:
-        self.profiles.learn(record.uid, record.path, record.row)
+        self.profiles.learn(record.owner.key, record.path, record.row)
         self.feed.touch()
 
     def _retire(self) -> None:
@@ -319,6 +333,7 @@ class Backend:
     def _write(self) -> None:
         try:
             self.journal.flush()
+            self.chronicle.flush()
         except OSError as error:
             if not self._journal_fails:
                 self.log.warning("The journal can't be written at %s: %s", self.journal.path, error)
@@ -339,8 +354,8 @@ class Backend:
         await asyncio.sleep(0)
 
 
-def journal_name(address: Address) -> str:
-    """Backends of several addresses share a state directory, and not a journal."""
+def journal_name(address: Address, what: str = "journal") -> str:
+    """Backends of several addresses share a state directory, and neither a journal nor its `words`."""
     if address.kind == "own":
-        return "journal.jsonl"
-    return f"journal-{hashlib.sha256(address.path.encode()).hexdigest()[:12]}.jsonl"
+        return f"{what}.jsonl"
+    return f"{what}-{hashlib.sha256(address.path.encode()).hexdigest()[:12]}.jsonl"

@@ -19,6 +19,7 @@ from ...protocol.framing import FrameReader, encode
 from ...protocol.messages import Hello
 from ...protocol.refusal import refusal
 from .peers import Credentials, credentials
+from .users import NOBODY, Door
 
 HELLO_S = 10.0
 #: Frames a second that a peer may send for long, and how many at once.
@@ -51,11 +52,13 @@ class Hearer(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One peer. `admin`: it came by the admin socket."""
+    """One peer. `door`: the socket that it came by, which says with its credentials whose it is."""
 
-    def __init__(self, hearer: Hearer, admin: bool, now: Callable[[], float], log: logging.Logger) -> None:
-        self.admin = admin
+    def __init__(self, hearer: Hearer, door: Door, now: Callable[[], float], log: logging.Logger) -> None:
+        self.door = door
+        self.admin = door.admin
         self.credentials = Credentials(-1, 0)
+        self.owner = NOBODY
         self.hello: Hello | None = None
         self.subscribed = False
         self._hearer = hearer
@@ -79,13 +82,15 @@ class Connection(asyncio.Protocol):
         return found
 
     def __str__(self) -> str:
-        return f"{self.role} (pid {self.credentials.pid}, uid {self.credentials.uid})"
+        hub = f", hub user {self.door.hub_user}" if self.door.hub_user is not None else ""
+        return f"{self.role} (pid {self.credentials.pid}, uid {self.credentials.uid}{hub})"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the peer connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.credentials = credentials(self.socket)
+        self.owner = self.door.owner(self.credentials)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._patience = asyncio.get_running_loop().call_later(HELLO_S, self.drop, f"no hello within {HELLO_S:g} s")
         try:

@@ -18,7 +18,8 @@ from .clock import Clock
 from .connections import Connection
 from .history import History
 from .records import Records
-from .state import Look, Row, Rows, device_look, lane_look, rows, seen_by, session_look
+from .state import Look, Row, Rows, device_look, lane_look, rows, seen_by, session_look, with_names
+from .users import Owner
 
 #: Seconds between two revisions at least, and between two changes of the soft part of a row.
 SPACING_S = 0.25
@@ -55,7 +56,7 @@ class _Table:
 
 
 class Feed:
-    """Keeps the state's revision. `backend` is the state's own row."""
+    """Keeps the state's revision. `backend` is the state's own row; `users_named`: whether users see each other's names."""
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Feed:
         clock: Clock,
         history: History,
         backend: Callable[[], Row],
+        users_named: bool = True,
     ) -> None:
         self.revision = 0
         self._scheduler = scheduler
@@ -73,6 +75,7 @@ class Feed:
         self._clock = clock
         self._history = history
         self._backend = backend
+        self._users_named = users_named
         self._backend_shown: Row = {}
         self._backend_revision = 0
         self._tables = {
@@ -233,7 +236,7 @@ class Feed:
             said = WaitExplained(
                 ticket=wait.ticket,
                 code=row["reason"]["code"],
-                text=row["reason"]["text"],
+                text=with_names(row["reason"]["text"], self._named(record.owner)),
                 position=row["position"],
                 behind=row["reason"]["behind"],
                 since=row["waiting_since"],
@@ -289,8 +292,12 @@ class Feed:
     def _view(self, connection: Connection, name: str, row: Row) -> Row:
         if name != "sessions":
             return row
-        owner = self._records.owner(row["id"])
-        return seen_by(row, connection.credentials.uid, connection.admin, owner)
+        own = self._records.owner(row["id"]) == connection.owner
+        viewer = None if connection.admin else connection.owner
+        return seen_by(row, own, connection.admin, self._users_named, self._named(viewer))
+
+    def _named(self, viewer: Owner | None) -> Callable[[str], str]:
+        return lambda core_id: self._records.named(core_id, viewer, self._users_named)
 
 
 def _stands(shown: _Shown, look: Look, now: float) -> bool:

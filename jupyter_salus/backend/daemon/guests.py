@@ -59,8 +59,9 @@ class Guests:
             raise BadValue(
                 f"cannot open session {said.session} with priority {said.priority!r}: {', '.join(PRIORITIES)}"
             )
-        who = connection.credentials
-        return self._records.greeted(said, said.session, who.uid, who.pid, who.user, device, self._clock.wall())
+        return self._records.greeted(
+            said, said.session, connection.owner, connection.credentials.pid, device, self._clock.wall()
+        )
 
     def open(self, connection: Connection, record: Record, said: Hello, evictable: bool) -> None:
         """An admitted guest's session opens, or comes back on another connection."""

@@ -1,7 +1,11 @@
-"""The backend's two sockets, and the lock that says whose they are.
+"""The backend's sockets, and the lock that says whose they are: one for local users, one for admins, one for each hub user.
 
 The lock is taken first and held until the process ends, however it ends; so a socket file that is there while the lock is
 free is stale, unless something else listens on it. The lock's file stays: who removed it could lock out nobody.
+
+A hub user's socket lies in a directory of its own below `users`, which is what is mounted into containers: a directory
+stays the same when the backend restarts, a socket doesn't. `users` can't be entered by other local users, so that only
+who mounts a directory gives it away; inside, anybody may connect, since uids mean nothing in a container.
 """
 
 from __future__ import annotations
@@ -11,52 +15,126 @@ import fcntl
 import os
 import socket
 import stat
+import string
 from collections.abc import Callable
 
-from ...errors import AddressInUse, BadAddress
-from ...protocol.address import Address, prepare
+from ...errors import AddressInUse, BadAddress, BadValue
+from ...protocol.address import SOCKET_NAME, Address, check_length, prepare
 from ...protocol.version import VERSION
+from .users import ADMIN_DOOR, ALONE, USER_DOOR, Door, Sharing
 
 _BACKLOG = 512
+USERS_DIRECTORY = "users"
+_PLAIN = frozenset(string.ascii_letters + string.digits + "-")
 
 
 class Listening:
     """Takes an address and serves it. Raises `AddressInUse` if another backend does, `BadAddress` if it can't be used."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, sharing: Sharing = ALONE) -> None:
         self.address = address
+        self._everybody = sharing.everybody or address.kind == "system"
+        self._admin_gid = sharing.admin_gid
+        self._inherited = {one.getsockname(): one for one in sharing.inherited}
         self._servers: list[asyncio.Server] = []
-        self._sockets: list[socket.socket] = []
-        prepare(address)
+        self._made: list[str] = []
+        self._of_users: dict[str, asyncio.Server] = {}
+        self._protocol: Callable[[Door], asyncio.Protocol] | None = None
+        if address.path not in self._inherited:
+            prepare(address)
         self._lock = _locked(address)
 
-    async def start(self, user: Callable[[], asyncio.Protocol], admin: Callable[[], asyncio.Protocol]) -> None:
-        """Listen; `user` and `admin` make the protocol of a connection."""
-        loop = asyncio.get_running_loop()
-        # Local users reach a system's backend by their uid; anybody else's sockets are for their user alone.
-        mode = 0o666 if self.address.kind == "system" else 0o600
-        for path, factory, permissions in (
-            (self.address.admin_path, admin, 0o600),
-            (self.address.path, user, mode),
+    async def start(self, protocol: Callable[[Door], asyncio.Protocol]) -> None:
+        """Listen; `protocol` makes that of a connection by the door it came through."""
+        self._protocol = protocol
+        # Local users reach a shared backend by their uid; anybody else's sockets are for their user alone.
+        mode = 0o666 if self._everybody else 0o600
+        admin_mode = 0o600 if self._admin_gid is None else 0o660
+        for path, door, permissions in (
+            (self.address.admin_path, ADMIN_DOOR, admin_mode),
+            (self.address.path, USER_DOOR, mode),
         ):
-            bound = _bound(path, permissions)
-            self._sockets.append(bound)
-            self._servers.append(await loop.create_unix_server(factory, sock=bound, backlog=_BACKLOG))
+            bound = self._inherited.get(path)
+            if bound is None:
+                bound = _bound(path, permissions, self._admin_gid if door.admin else None)
+                self._made.insert(0, path)
+            self._servers.append(await self._served(bound, door))
+
+    async def open_for(self, user: str) -> str:
+        """Listen for one hub user alone. The directory to mount; a second time changes nothing.
+
+        Raises `BadAddress` if that can't be, `BadValue` for a name that no user has.
+        """
+        directory = self.directory_of(user)
+        if user in self._of_users:
+            return directory
+        path = os.path.join(directory, SOCKET_NAME)
+        check_length(path)
+        try:
+            # A container's users come in by any uid; that nobody else does is what the directory above is for.
+            os.makedirs(os.path.dirname(directory), mode=0o700, exist_ok=True)
+            os.makedirs(directory, mode=0o755, exist_ok=True)
+            os.chmod(directory, 0o755)
+        except OSError as error:
+            raise BadAddress(f"cannot make {directory!r} for hub user {user}: {error.strerror}") from error
+        above = os.lstat(os.path.dirname(directory))
+        if not stat.S_ISDIR(above.st_mode) or above.st_uid != os.geteuid() or above.st_mode & 0o077:
+            raise BadAddress(f"cannot use {os.path.dirname(directory)!r}: it must be ours, a directory, and mode 0700")
+        self._of_users[user] = await self._served(_bound(path, 0o666, None), Door(hub_user=user))
+        return directory
+
+    def close_for(self, user: str) -> None:
+        """Take no more connections of this hub user, and remove the socket."""
+        server = self._of_users.pop(user, None)
+        if server is not None:
+            server.close()
+            _unlink(os.path.join(self.directory_of(user), SOCKET_NAME))
+
+    def directory_of(self, user: str) -> str:
+        """Where the socket of a hub user lies. Raises `BadValue`."""
+        if not 0 < len(user) <= 255:
+            raise BadValue(
+                f"cannot make a socket for a user whose name has {len(user)} characters: 1 to 255 are needed"
+            )
+        # As user names come, with whatever isn't plain as its bytes: two names never share a directory.
+        plain = "".join(one if one in _PLAIN else "".join(f"_{byte:02x}" for byte in one.encode()) for one in user)
+        return os.path.join(os.path.dirname(self.address.path), USERS_DIRECTORY, plain)
 
     def stop(self) -> None:
-        """Take no more connections and remove the sockets, the user's first: nobody finds half a backend."""
+        """Take no more connections and remove the sockets, the user's first: nobody finds half a backend. Those that the
+        service manager made stay its."""
         for server in self._servers:
             server.close()
-        if self._sockets:
-            for path in (self.address.path, self.address.admin_path):
-                try:
-                    os.unlink(path)
-                except FileNotFoundError:
-                    pass  # newer versions of asyncio remove it themselves
+        for path in self._made:
+            _unlink(path)
+        for user in list(self._of_users):
+            self.close_for(user)
 
     def release(self) -> None:
         """Let the address go; the last thing that a backend does."""
         os.close(self._lock)
+
+    async def _served(self, bound: socket.socket, door: Door) -> asyncio.Server:
+        protocol = self._protocol
+        assert protocol is not None
+        loop = asyncio.get_running_loop()
+        return await loop.create_unix_server(lambda: protocol(door), sock=bound, backlog=_BACKLOG)
+
+
+def inherited_sockets(environ: dict[str, str]) -> list[socket.socket]:
+    """The listening sockets that a service manager passed to this very process; taken out of `environ`, since children
+    have no part in them."""
+    count, pid = environ.pop("LISTEN_FDS", ""), environ.pop("LISTEN_PID", "")
+    environ.pop("LISTEN_FDNAMES", None)
+    if not count.isdigit() or pid != str(os.getpid()):
+        return []
+    found = []
+    for descriptor in range(3, 3 + int(count)):
+        os.set_inheritable(descriptor, False)
+        one = socket.socket(fileno=descriptor)
+        one.setblocking(False)
+        found.append(one)
+    return found
 
 
 def _locked(address: Address) -> int:
@@ -80,7 +158,7 @@ def _locked(address: Address) -> int:
     return lock
 
 
-def _bound(path: str, permissions: int) -> socket.socket:
+def _bound(path: str, permissions: int, gid: int | None) -> socket.socket:
     _remove(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Made without any right for anybody, so that nobody can be in before its mode is set.
@@ -92,9 +170,22 @@ def _bound(path: str, permissions: int) -> socket.socket:
         raise BadAddress(f"cannot listen at {path!r}: {error.strerror}", {"path": path}) from error
     finally:
         os.umask(before)
+    try:
+        if gid is not None:
+            os.chown(path, -1, gid)
+    except OSError as error:
+        made.close()
+        raise BadAddress(f"cannot give {path!r} to group {gid}: {error.strerror}", {"path": path}) from error
     os.chmod(path, permissions)
     made.setblocking(False)
     return made
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # newer versions of asyncio remove it themselves
 
 
 def _remove(path: str) -> None:

@@ -29,9 +29,9 @@ class Profiles:
         self._changed = False
         self._notebooks, self._sessions = _loaded(path, log)
 
-    def profile(self, uid: int, notebook: str | None) -> Profile | None:
+    def profile(self, owner: str, notebook: str | None) -> Profile | None:
         """What earlier runs of this notebook taught, or None."""
-        entry = self._notebooks.get(f"{uid}:{notebook}") if notebook else None
+        entry = self._notebooks.get(f"{owner}:{notebook}") if notebook else None
         if entry is None:
             return None
         return Profile(
@@ -41,32 +41,32 @@ class Profiles:
             durations_s=tuple(one for one in map(_positive, entry.get("durations_s", ())) if one is not None),
         )
 
-    def learn(self, uid: int, notebook: str | None, row: dict[str, Any]) -> None:
+    def learn(self, owner: str, notebook: str | None, row: dict[str, Any]) -> None:
         """A run of this notebook ended, with this row of the state. One without a turn teaches nothing."""
         if not notebook or not row.get("turns"):
             return
-        before = self._notebooks.pop(f"{uid}:{notebook}", {})
+        before = self._notebooks.pop(f"{owner}:{notebook}", {})
         lengths = (
             [*before.get("durations_s", ()), row["used_s"]] if row["used_s"] > 0 else before.get("durations_s", ())
         )
-        self._notebooks[f"{uid}:{notebook}"] = {
+        self._notebooks[f"{owner}:{notebook}"] = {
             "ephemeral_bytes": row["peak_ephemeral_bytes"],
             "iteration_s": row["used_s"] / row["iterations"] if row["iterations"] else before.get("iteration_s"),
             "durations_s": list(lengths)[-DURATIONS:],
         }
         self._bound(self._notebooks)
 
-    def wishes(self, uid: int, session: str) -> tuple[str, bool] | None:
+    def wishes(self, owner: str, session: str) -> tuple[str, bool] | None:
         """Priority and pin that somebody gave this session while an earlier backend ran."""
-        entry = self._sessions.get(f"{uid}:{session}")
+        entry = self._sessions.get(f"{owner}:{session}")
         if entry is None or entry.get("priority") not in ("high", "normal", "low"):
             return None
         return entry["priority"], entry.get("pinned") is True
 
-    def wish(self, uid: int, session: str, priority: str, pinned: bool) -> None:
+    def wish(self, owner: str, session: str, priority: str, pinned: bool) -> None:
         """Somebody gave a session a priority or pin: kept at once, since the backend may be killed."""
-        self._sessions.pop(f"{uid}:{session}", None)
-        self._sessions[f"{uid}:{session}"] = {"priority": priority, "pinned": pinned}
+        self._sessions.pop(f"{owner}:{session}", None)
+        self._sessions[f"{owner}:{session}"] = {"priority": priority, "pinned": pinned}
         self._bound(self._sessions)
         self.save()
 

@@ -17,6 +17,7 @@ from ...errors import NotAllowed, UnknownSession
 from ...protocol.messages import Announce, Hello
 from .connections import Connection
 from .peers import Watch
+from .users import Owner
 
 #: Records of one user; beyond that announcements and hellos are refused.
 MAX_RECORDS = 20_000
@@ -27,8 +28,7 @@ class Record:
     """One incarnation of a session."""
 
     session: str
-    uid: int
-    user: str
+    owner: Owner
     incarnation: int
     device: str
     started_at: float
@@ -67,6 +67,11 @@ class Record:
     row: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def user(self) -> str:
+        """The owner's name."""
+        return self.owner.name
+
+    @property
     def cell_id(self) -> str | None:
         """The id of the cell that began last and is open still."""
         return next(reversed(self.cells.values()), None)
@@ -97,9 +102,9 @@ class Records:
             if self.by_session.get(record.session) is not record:
                 yield record
 
-    def announced(self, said: Announce, uid: int, user: str, device: str, now: float) -> Record:
+    def announced(self, said: Announce, owner: Owner, device: str, now: float) -> Record:
         """A kernel is about to be launched: its record, in place of an earlier incarnation's."""
-        before = self._mine(said.session, uid)
+        before = self._mine(said.session, owner)
         if before is not None and before.incarnation == said.incarnation:
             # Its server lost its connection, or the guest came first to a younger backend: known, and its token spent
             # once the session is open.
@@ -109,8 +114,8 @@ class Records:
             if before.core_id is None:
                 before.token = said.token
             return before
-        self._bounded(uid)
-        record = Record(said.session, uid, user, said.incarnation, device, now)
+        self._bounded(owner)
+        record = Record(said.session, owner, said.incarnation, device, now)
         record.kernel_id = said.kernel_id
         record.name = said.name or (before.name if before else "")
         record.path = said.path or (before.path if before else None)
@@ -120,13 +125,13 @@ class Records:
         self.by_session[said.session] = record
         return record
 
-    def greeted(self, said: Hello, session: str, uid: int, pid: int, user: str, device: str, now: float) -> Record:
+    def greeted(self, said: Hello, session: str, owner: Owner, pid: int, device: str, now: float) -> Record:
         """The record of a guest's hello, which may open its session: by its token, by its key, or, where no server
         announced it (the backend is younger than the kernel), by saying so. Raises `NotAllowed`."""
-        known = self._mine(session, uid)
+        known = self._mine(session, owner)
         if known is None:
-            self._bounded(uid)
-            known = Record(session, uid, user, said.incarnation or 1, device, now)
+            self._bounded(owner)
+            known = Record(session, owner, said.incarnation or 1, device, now)
             self.by_session[session] = known
             self._described(known, said)
             return known
@@ -173,17 +178,24 @@ class Records:
             return record.session
         return f"{record.session}~{record.incarnation}"
 
-    def owner(self, public_id: str) -> int:
-        """Whose session is shown under this name; -1 if it isn't there any more."""
+    def owner(self, public_id: str) -> Owner | None:
+        """Whose session is shown under this name; None if it isn't there any more."""
         record = self.by_session.get(public_id)
         if record is not None:
-            return record.uid
-        return next((one.uid for one in self.by_core.values() if self.public_id(one) == public_id), -1)
+            return record.owner
+        return next((one.owner for one in self.by_core.values() if self.public_id(one) == public_id), None)
 
-    def named(self, core_id: str) -> str:
-        """What the notebook of this core session is called."""
+    def named(self, core_id: str, viewer: Owner | None = None, users: bool = True) -> str:
+        """What the notebook of this core session is called, for a viewer; None: for one who may know all.
+
+        Somebody else's is called after its owner if `users` may be named, and by nothing otherwise.
+        """
         record = self.by_core.get(core_id)
-        return (record.name or record.session) if record is not None else core_id
+        if record is None:
+            return core_id
+        if viewer is None or viewer == record.owner:
+            return record.name or record.session
+        return f"a notebook of {record.user}" if users else "another user's notebook"
 
     def found(self, session: str) -> Record:
         """The newest record of a session. Raises `UnknownSession`."""
@@ -192,15 +204,15 @@ class Records:
             raise UnknownSession(f"cannot find a session {session!r}: the backend has {len(self.by_session)} sessions")
         return record
 
-    def _mine(self, session: str, uid: int) -> Record | None:
+    def _mine(self, session: str, owner: Owner) -> Record | None:
         known = self.by_session.get(session)
-        if known is not None and known.uid != uid:
-            raise NotAllowed(f"cannot use session {session}: it is uid {known.uid}'s, this is uid {uid}")
+        if known is not None and known.owner != owner:
+            raise NotAllowed(f"cannot use session {session}: it is somebody else's, this is {owner.name}")
         return known
 
-    def _bounded(self, uid: int) -> None:
-        if len(self.by_session) >= MAX_RECORDS and sum(one.uid == uid for one in self) >= MAX_RECORDS:
-            raise NotAllowed(f"cannot open another session: uid {uid} has {MAX_RECORDS}, the limit")
+    def _bounded(self, owner: Owner) -> None:
+        if len(self.by_session) >= MAX_RECORDS and sum(one.owner == owner for one in self) >= MAX_RECORDS:
+            raise NotAllowed(f"cannot open another session: {owner.name} has {MAX_RECORDS}, the limit")
 
     def _described(self, record: Record, said: Hello) -> None:
         """What a guest says of itself counts where its server said nothing."""

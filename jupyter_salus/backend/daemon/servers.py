@@ -38,9 +38,8 @@ class Servers:
             raise BadMessage("cannot announce a session without an id of 1 to 200 and a token of 8 to 200 characters")
         if said.priority is not None and said.priority not in PRIORITIES:
             raise BadValue(f"cannot announce {said.session} with priority {said.priority!r}: {', '.join(PRIORITIES)}")
-        who = connection.credentials
         before = self._records.by_session.get(said.session)
-        record = self._records.announced(said, who.uid, who.user, self._device, self._clock.wall())
+        record = self._records.announced(said, connection.owner, self._device, self._clock.wall())
         if before is not None and before is not record and before.core_id is None:
             self._guests.end(before)
             self._records.by_session[said.session] = record
@@ -93,8 +92,6 @@ class Servers:
 
     def _own(self, connection: Connection, session: str) -> Record:
         record = self._records.found(session)
-        if record.uid != connection.credentials.uid:
-            raise NotAllowed(
-                f"cannot use session {session}: it is {record.user}'s, this is {connection.credentials.user}"
-            )
+        if record.owner != connection.owner:
+            raise NotAllowed(f"cannot use session {session}: it is somebody else's, this is {connection.owner.name}")
         return record

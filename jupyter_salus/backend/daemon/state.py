@@ -1,6 +1,7 @@
 """The state as people get it: rows from the core's snapshot and the daemon's records, with absolute times.
 
-A row has everything; `seen_by` leaves out what isn't the viewer's business. `Look` tells which changes of a row are
+A row has everything, its reason's text with sessions in braces; `seen_by` leaves out what isn't the viewer's business, and
+names in the text what the viewer may know by name. `Look` tells which changes of a row are
 visible: totals and alternation in a lane aren't, reasons and bytes are, but not more often than a person can read.
 """
 
@@ -19,7 +20,9 @@ Row = dict[str, Any]
 _TURN = {"none": "none", "waiting": "wanted", "blocked": "wanted"}
 _RESIDENCY = {"absent": "resident", "leaving": "resident", "closed": "resident"}
 #: What another user's session doesn't tell.
-_PRIVATE = ("kernel_id", "path", "cell_id")
+_PRIVATE = ("kernel_id", "name", "path", "cell_id", "unmanaged_reason")
+#: What of it an admin needs not either: code and its place.
+_SECRET = ("cell_id",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ def rows(snapshot: Snapshot, records: Records, devices: Mapping[str, Device], wa
     for record in records:
         if record.shown:
             row = known.get(record.core_id) if record.core_id is not None else None
-            made = _session(record, row, public, records.named, wall)
+            made = _session(record, row, public, wall)
             made["id"] = records.public_id(record)
             if made["state"] == "running":
                 _running(made, made["device"] in over)
@@ -72,12 +75,16 @@ def _running(row: Row, over_capacity: bool) -> None:
         row["reason"] = None
 
 
-def seen_by(row: Row, uid: int, admin: bool, own_uid: int) -> Row:
-    """A session's row for a viewer; `own_uid` is whose it is."""
-    own = uid == own_uid
+def seen_by(row: Row, own: bool, admin: bool, users: bool, named: Callable[[str], str]) -> Row:
+    """A session's row for a viewer. `users`: whether others' names may be told; `named`: what the viewer may call a
+    session that the reason speaks of."""
+    reason = row["reason"]
+    seen = row if reason is None else {**row, "reason": {**reason, "text": with_names(reason["text"], named)}}
     if own:
-        return row
-    return {**row, "own": False, **({} if admin else dict.fromkeys(_PRIVATE))}
+        return seen
+    if admin:
+        return {**seen, "own": False, **dict.fromkeys(_SECRET)}
+    return {**seen, "own": False, "frameworks": [], **dict.fromkeys(_PRIVATE), **({} if users else {"user": None})}
 
 
 def session_look(row: Row) -> Look:
@@ -148,7 +155,6 @@ def _session(
     record: Record,
     row: SessionRow | None,
     public: Mapping[str, str],
-    named: Callable[[str], str],
     wall: Callable[[float], float],
 ) -> Row:
     """Without its id."""
@@ -201,7 +207,7 @@ def _session(
         persistent_bytes=row.persistent_bytes,
         ephemeral_bytes=row.ephemeral_bytes,
         position=row.position,
-        reason=_reason(row, public, named),
+        reason=_reason(row, public),
         sharing_with=[public.get(one, one) for one in row.sharing_with],
         waiting_since=wall(row.waiting_since) if row.waiting_since is not None else None,
         waited_s=row.waited_s + carried.get("waited_s", 0.0),
@@ -225,13 +231,13 @@ def _state(record: Record, row: SessionRow) -> str:
     return row.state
 
 
-def _reason(row: SessionRow, public: Mapping[str, str], named: Callable[[str], str]) -> Row | None:
+def _reason(row: SessionRow, public: Mapping[str, str]) -> Row | None:
     if row.reason is None:
         return None
     behind = row.reason.behind
     return {
         "code": row.reason.code,
-        "text": with_names(row.reason.text, named),
+        "text": row.reason.text,
         "behind": public.get(behind, behind) if behind is not None else None,
     }
 

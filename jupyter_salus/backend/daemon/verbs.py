@@ -43,13 +43,14 @@ class Verbs:
             case "pinned":
                 self._pinned(self._session(connection, said), said)
             case "yield":
-                self._tell(core.YieldAsked(self._governed(self._session(connection, said), "pass its turn on")))
+                record = self._session(connection, said)
+                self._asked(record, core.YieldAsked(self._governed(record, "pass its turn on")))
             case "evict":
-                name = self._movable(self._session(connection, said), "be moved out")
-                self._tell(core.EvictAsked(name))
+                record = self._session(connection, said)
+                self._asked(record, core.EvictAsked(self._movable(record, "be moved out")))
             case "restore":
-                name = self._movable(self._session(connection, said), "be brought back")
-                self._tell(core.RestoreAsked(name))
+                record = self._session(connection, said)
+                self._asked(record, core.RestoreAsked(self._movable(record, "be brought back")))
             case "policy":
                 self._policy(connection, said)
             case "retire":
@@ -62,12 +63,20 @@ class Verbs:
 
     def _session(self, connection: Connection, said: Act) -> Record:
         record = self._records.found(said.target)
-        if record.uid != connection.credentials.uid and not connection.admin:
+        if record.owner != connection.owner and not connection.admin:
             raise NotAllowed(
-                f"cannot {said.verb} session {said.target}: it is {record.user}'s, this is {connection.credentials.user}; "
+                f"cannot {said.verb} session {said.target}: it is somebody else's, this is {connection.owner.name}; "
                 "the admin socket may"
             )
         return record
+
+    def _asked(self, record: Record, event: Event) -> None:
+        """Tell the core; what it refuses names the session by its id, and people know it by its notebook."""
+        try:
+            self._tell(event)
+        except NotPossible as error:
+            known = f"session {record.core_id}"
+            raise NotPossible(error.message.replace(known, record.name or known), error.detail) from error
 
     def _priority(self, record: Record, said: Act) -> None:
         if said.value not in PRIORITIES:
@@ -77,7 +86,7 @@ class Verbs:
         if record.core_id is not None and not record.leaving:
             self._tell(core.PriorityChanged(record.core_id, said.value))
         record.priority = said.value
-        self._profiles.wish(record.uid, record.session, record.priority, record.pinned)
+        self._profiles.wish(record.owner.key, record.session, record.priority, record.pinned)
 
     def _pinned(self, record: Record, said: Act) -> None:
         pinned = _TRUTH.get((said.value or "").lower())
@@ -86,7 +95,7 @@ class Verbs:
         if record.core_id is not None and not record.leaving:
             self._tell(core.PinChanged(record.core_id, pinned))
         record.pinned = pinned
-        self._profiles.wish(record.uid, record.session, record.priority, record.pinned)
+        self._profiles.wish(record.owner.key, record.session, record.priority, record.pinned)
 
     def _policy(self, connection: Connection, said: Act) -> None:
         _admin(connection, "change a device's policy")

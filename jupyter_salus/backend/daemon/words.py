@@ -5,7 +5,7 @@ Sessions that take turns in a lane would drown everything else: a run of hand-ov
 
 from __future__ import annotations
 
-from collections import deque
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,74 +14,75 @@ from ..core import events as core
 from ..core.decisions import Decision
 from ..core.events import Event
 from ..devices.size import bytes_text
-from .clock import Clock
+from .chronicle import Chronicle, Mentioned
+from .users import Owner
 
-KEPT = 2000
+_NAMED = re.compile(r"\{session:([^}]*)\}")
 
 
 class Words:
-    """A bounded ring of sentences. `named` gives the notebook of a core session, `public` the id that people know."""
+    """Makes sentences for the chronicle. `mentioned` tells what is known of a core session."""
 
-    def __init__(
-        self, clock: Clock, named: Callable[[str], str], public: Callable[[str], str], kept: int = KEPT
-    ) -> None:
-        self._clock = clock
-        self._named = named
-        self._public = public
-        self._entries: deque[dict[str, Any]] = deque(maxlen=kept)
+    def __init__(self, chronicle: Chronicle, mentioned: Callable[[str], Mentioned]) -> None:
+        self._chronicle = chronicle
+        self._mentioned = mentioned
 
-    def entries(self) -> list[dict[str, Any]]:
-        """Oldest first: `at` (absolute), `session` or None, `text`."""
-        return [{name: entry[name] for name in ("at", "session", "text")} for entry in self._entries]
+    def entries(self, viewer: Owner | None = None, users: bool = True) -> list[dict[str, Any]]:
+        """Oldest first, as `viewer` may read them; None may know all. See `Entry.told`."""
+        return [entry.told(viewer.key if viewer is not None else None, users) for entry in self._chronicle]
 
     def add(self, text: str, session: str | None = None) -> None:
-        """Something that isn't an event of the core: the backend started, say."""
-        self._append(text, self._public(session) if session is not None else None)
+        """Something that isn't an event of the core: the backend started, say. `{session:ID}` stands for a session."""
+        self._append(text, session)
 
     def note(self, event: Event, now: float, decisions: Sequence[Decision]) -> None:
         """An event was handled."""
         text = self._event(event)
         if text is not None:
-            self._append(text, self._public(getattr(event, "session", "")) if hasattr(event, "session") else None)
+            self._append(text, getattr(event, "session", None))
         for decision in decisions:
             self._decision(decision)
 
-    def _append(self, text: str, session: str | None, turn: str | None = None) -> None:
-        self._entries.append({"at": self._clock.wall(), "session": session, "text": text, "turn": turn, "count": 1})
+    def _append(self, text: str, session: str | None, run: str | None = None) -> None:
+        named = dict.fromkeys([*([] if session is None else [session]), *_NAMED.findall(text)])
+        self._chronicle.add(text, {one: self._mentioned(one) for one in named}, run)
 
     def _decision(self, decision: Decision) -> None:
         match decision:
             case decided.GrantTurn(session=session, lane=lane):
                 self._turn(session, lane)
             case decided.StopTurn(session=session):
-                self._append(f"{self._named(session)} reached no boundary in time", self._public(session))
+                self._append(f"{_name(session)} reached no boundary in time", session)
             case decided.EvictSession(session=session, reason=reason):
-                self._append(f"{self._named(session)} is to be moved out: {reason}", self._public(session))
+                self._append(f"{_name(session)} is to be moved out: {reason}", session)
             case decided.RestoreSession(session=session):
-                self._append(f"{self._named(session)} is to come back", self._public(session))
+                self._append(f"{_name(session)} is to come back", session)
             case decided.RefuseGrowth(session=session, message=message):
-                self._append(f"{self._named(session)} got no memory: {message}", self._public(session))
+                self._append(f"{_name(session)} got no memory: {message}", session)
             case _:
                 return
 
     def _turn(self, session: str, lane: str) -> None:
-        last = self._entries[-1] if self._entries else None
-        if last is not None and last["turn"] == lane:
-            last["count"] += 1
-            last["at"] = self._clock.wall()
-            last["session"] = None
-            last["text"] = (
-                f"Sessions took turns in lane {lane}, {last['count']} times, the last one {self._named(session)}"
-            )
-        else:
-            self._append(f"{self._named(session)} got a turn in lane {lane}", self._public(session), turn=lane)
+        last = self._chronicle.last
+        if last is None or last.run != lane:
+            self._append(f"{_name(session)} got a turn in lane {lane}", session, run=lane)
+            return
+        last.count += 1
+        last.about[session] = self._mentioned(session)
+        names = [_name(one) for one in last.about]
+        last.text = (
+            f"{', '.join(names)} took turns in lane {lane}, {last.count} times, the last one {_name(session)}"
+            if len(names) > 1
+            else f"{names[0]} got {last.count} turns in lane {lane}"
+        )
+        self._chronicle.changed(last)
 
     def _event(self, event: Event) -> str | None:
-        name = self._named(getattr(event, "session", ""))
+        name = _name(getattr(event, "session", ""))
         match event:
             case core.SessionOpened(holding=holding, persistent_bytes=held):
                 more = f", in its turn, with {bytes_text(held)}" if holding else ""
-                return f"{name} is there, for {event.user}{more}"
+                return f"{name} is there, for {{user:{event.session}}}{more}"
             case core.LeaseLost():
                 return f"{name} is gone; its turn and its waits ended"
             case core.BytesFreed():
@@ -112,3 +113,8 @@ class Words:
                 return f"Device {device} has policy {policy} now"
             case _:
                 return None
+
+
+def _name(session: str) -> str:
+    """What stands for the notebook of a core session in a sentence."""
+    return f"{{session:{session}}}"
