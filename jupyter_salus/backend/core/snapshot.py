@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from .reasons import Reason, held_bytes, reason_of
-from .transitions import HOLDING, Residency, Turn, visible
+from .transitions import Residency, Turn, visible
 
 if TYPE_CHECKING:
     from .device import Device
@@ -120,8 +120,9 @@ def take(state: State, now: float) -> Snapshot:
                 orders[session.lane].append(session.id)
     gone = [session for sessions in state.leaving.values() for session in sessions if session.id not in state.sessions]
     most = _most(state)
+    sharers = {lane: [one for one in lane.members if _shares(one, now, state.config.sharing_s)] for lane in lanes}
     rows = [
-        _session(state, session, positions.get(session), most[session.device], now)
+        _session(session, positions.get(session), most[session.device], sharers, now)
         for session in (*state.sessions.values(), *gone)
     ]
     return Snapshot(
@@ -175,15 +176,16 @@ def _lane(lane: Lane, waiting: tuple[str, ...]) -> LaneRow:
     return LaneRow(lane.id, lane.device, lane.size, holder, waiting, members)
 
 
-def _session(state: State, session: Session, position: int | None, most: list[Session], now: float) -> SessionRow:
+def _session(
+    session: Session, position: int | None, most: list[Session], sharers: dict[Lane, list[Session]], now: float
+) -> SessionRow:
     lane = session.lane
     sharing: tuple[str, ...] = ()
     shown = visible(session.turn, session.residency, broken=session.broken is not None)
-    if lane is not None and (session.turn is Turn.WAITING or session.turn in HOLDING):
-        sharing = tuple(
-            other.id for other in lane.members if other is not session and _shares(other, now, state.config.sharing_s)
-        )
-        if sharing and session.turn is Turn.WAITING and _ran_lately(session, now, state.config.sharing_s):
+    together = sharers.get(lane, []) if lane is not None else []
+    if session in together:
+        sharing = tuple(other.id for other in together if other is not session)
+        if sharing and session.turn is Turn.WAITING:
             shown = "running"
     waited = session.waited_s + (now - session.waiting_since if session.waiting_since is not None else 0.0)
     used = session.used_s + (max(now - session.charged_at, 0.0) if session.holds else 0.0)
@@ -218,10 +220,8 @@ def _session(state: State, session: Session, position: int | None, most: list[Se
     )
 
 
-def _ran_lately(session: Session, now: float, window_s: float) -> bool:
-    return session.holds or (session.ran_at is not None and now - session.ran_at <= window_s)
-
-
 def _shares(session: Session, now: float, window_s: float) -> bool:
-    """Whether it takes turns in its lane now."""
-    return session.holds or (session.turn is Turn.WAITING and _ran_lately(session, now, window_s))
+    """Whether it takes turns in its lane now: it has the turn, or had it a moment ago and wants it again."""
+    if session.turn is not Turn.WAITING:
+        return session.holds
+    return session.ran_at is not None and now - session.ran_at <= window_s
