@@ -144,6 +144,8 @@ int link_return_lock(void); /* one process of the host at a time brings its memo
 void link_return_unlock(int lock);
 /* Sends one message made with json.h; dropped while nobody listens: the next hello tells the state. */
 void link_send(const char *text, size_t length);
+struct json_writer;
+void link_add_holdings(struct json_writer *w); /* what the process holds now, as `memory` says it */
 void link_after_fork(void);
 extern pthread_mutex_t link_lock;
 /* Starts a detached thread with all signals blocked that passes the gate freely. 0 on success. */

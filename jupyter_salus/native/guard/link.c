@@ -232,7 +232,7 @@ void link_return_unlock(int lock)
 
 /* --- frames ------------------------------------------------------------------------------------------------------ */
 
-static void add_holdings(struct json_writer *w)
+void link_add_holdings(struct json_writer *w)
 {
     struct holdings held;
     blocks_holdings(&held);
@@ -256,7 +256,7 @@ static void say_hello(void)
     json_add_text(&w, "session", getenv("JUPYTER_SALUS_SESSION"));
     json_add_text(&w, "gate", shut ? "shut" : "open");
     json_add_whole(&w, "epoch", shut ? orders_drained_epoch() : orders_epoch());
-    add_holdings(&w);
+    link_add_holdings(&w);
     pthread_mutex_lock(&link_lock);
     l.out_used = 0;
     l.overflown = 0;
@@ -270,7 +270,7 @@ static void say_memory(void)
     struct json_writer w;
     atomic_store(&l.changed, 0);
     json_begin(&w, text, sizeof text, "memory");
-    add_holdings(&w);
+    link_add_holdings(&w);
     link_send(text, json_end(&w));
     l.reported = clock_now();
 }

@@ -100,7 +100,7 @@ static int shut(double deadline, char *why, size_t size)
 
 static void carry_close(const struct order *order)
 {
-    char why[160], text[160];
+    char why[160], text[1024];
     struct json_writer w;
     double deadline = clock_now() + (order->drain_s > 0 ? order->drain_s : 5);
     atomic_store(&orders.failed_open, 0);
@@ -113,6 +113,7 @@ static void carry_close(const struct order *order)
     atomic_store(&orders.drained, order->epoch);
     json_begin(&w, text, sizeof text, "turn_drained");
     json_add_whole(&w, "epoch", order->epoch);
+    link_add_holdings(&w);
     link_send(text, json_end(&w));
 }
 

@@ -23,15 +23,18 @@ static struct {
     _Atomic uint64_t limit_bytes, granted_bytes, reclaimable_bytes;
 } room = {.answered = PTHREAD_COND_INITIALIZER, .granted_bytes = UINT64_MAX};
 
-static void tell(const char *kind, const struct request *request)
+/* `holdings`: say what the process holds, too; not with the lock held. */
+static void tell(const char *kind, const struct request *request, int holdings)
 {
-    char text[256];
+    char text[1024];
     struct json_writer w;
     json_begin(&w, text, sizeof text, kind);
     json_add_whole(&w, "ticket", request->ticket);
     if (request->bytes) {
         json_add_whole(&w, "bytes", request->bytes);
         json_add_text(&w, "what", request->what);
+        if (holdings)
+            link_add_holdings(&w);
     }
     link_send(text, json_end(&w));
 }
@@ -47,7 +50,7 @@ int room_ask(uint64_t bytes, const char *what, unsigned *tries)
     mine.next = room.first;
     room.first = &mine;
     pthread_mutex_unlock(&room_lock);
-    tell("room_wanted", &mine);
+    tell("room_wanted", &mine, 1);
     pthread_mutex_lock(&room_lock);
     while (!mine.answer)
         pthread_cond_wait(&room.answered, &room_lock);
@@ -101,7 +104,7 @@ void room_refuse_all(void)
     for (struct request *r = room.first; r; r = r->next)
         if (!r->answer) {
             r->answer = -1;
-            tell("room_withdrawn", &(struct request){.ticket = r->ticket});
+            tell("room_withdrawn", &(struct request){.ticket = r->ticket}, 0);
         }
     pthread_cond_broadcast(&room.answered);
     pthread_mutex_unlock(&room_lock);
@@ -112,7 +115,7 @@ void room_repeat(void)
     pthread_mutex_lock(&room_lock);
     for (struct request *r = room.first; r; r = r->next)
         if (!r->answer)
-            tell("room_wanted", r);
+            tell("room_wanted", r, 0); /* the hello said it */
     pthread_mutex_unlock(&room_lock);
 }
 
