@@ -29,6 +29,9 @@ FLAGS = ("-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", 
 LINK = ("-shared", "-Wl,--no-undefined", "-Wl,-z,now", "-Wl,-z,relro")
 #: The stand-in calls its own entries directly, as the driver does, whatever is preloaded before it.
 STANDIN_LINK = ("-Wl,-Bsymbolic", f"-Wl,-soname,{STANDIN}")
+#: The stand-in for the library that shows devices to a backend; over the same devices.
+STANDIN_NVML = "libnvidia-ml.so.1"
+STANDIN_NVML_LINK = (f"-Wl,-soname,{STANDIN_NVML}",)
 
 
 def compiler() -> list[str] | None:
@@ -51,14 +54,23 @@ def build(target_dir: str | os.PathLike[str], report: Callable[[str], None] = la
 
 
 def build_standin(target_dir: str | os.PathLike[str], report: Callable[[str], None] = lambda text: None) -> Path | None:
-    """Builds the stand-in driver into `target_dir`, for tests alone."""
+    """Builds the stand-in driver, and the NVML beside it, into `target_dir`, for tests alone.
+
+    With that directory in `LD_LIBRARY_PATH` programs find both by the names of the real ones.
+    """
+    nvml = [*_sources("standin/nvml"), HERE / "standin" / "shared.c"]
+    if _compile(nvml, Path(target_dir) / STANDIN_NVML, STANDIN_NVML_LINK, report) is None:
+        return None
     return _compile(_sources("standin"), Path(target_dir) / STANDIN, STANDIN_LINK, report)
 
 
 def cached(
     root: str | os.PathLike[str] | None = None, report: Callable[[str], None] = lambda text: None
 ) -> Path | None:
-    """A directory outside of the source tree that holds the guard and `standin/` of these very sources. For tests."""
+    """A directory outside of the source tree that holds the guard and `standin/` (driver and NVML) of these very sources.
+
+    For tests: with its `standin` in `LD_LIBRARY_PATH` a machine has a GPU.
+    """
     base = Path(root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jupyter-salus-native"
     final = base / source_hash()
     if final.is_dir():
@@ -81,7 +93,7 @@ def cached(
 
 def source_hash() -> str:
     """Of all C sources, the flags and the compiler's name."""
-    digest = hashlib.sha256(repr((FLAGS, LINK, STANDIN_LINK, compiler())).encode())
+    digest = hashlib.sha256(repr((FLAGS, LINK, STANDIN_LINK, STANDIN_NVML_LINK, compiler())).encode())
     for path in sorted(HERE.rglob("*")):
         if path.suffix in (".c", ".h", ".def"):
             digest.update(str(path.relative_to(HERE)).encode() + b"\0" + path.read_bytes())

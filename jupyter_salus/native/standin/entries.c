@@ -52,6 +52,21 @@ ENTRY CUresult cuDeviceGetName(char *name, int size, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+ENTRY CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
+    NEED_DEVICE;
+    memcpy(uuid->bytes, device_uuid, sizeof uuid->bytes);
+    uuid->bytes[15] = (char)device;
+    return CUDA_SUCCESS;
+}
+
+ENTRY CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice device)
+{
+    NEED_DEVICE;
+    snprintf(text, (size_t)size, "0000:%02x:00.0", device + 1);
+    return CUDA_SUCCESS;
+}
+
 ENTRY CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     NEED_DEVICE;
@@ -94,6 +109,7 @@ ENTRY CUresult cuStandinOnly(void)
 
 #define ENTRIES(X) \
     X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem_v2) \
+    X(cuDeviceGetUuid_v2) X(cuDeviceGetPCIBusId) \
     X(cuDeviceGetAttribute) X(cuGetErrorName) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) \
     X(cuDevicePrimaryCtxReset_v2) X(cuDevicePrimaryCtxGetState) X(cuCtxCreate_v2) X(cuCtxDestroy_v2) X(cuCtxGetCurrent) \
     X(cuCtxSetCurrent) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxGetDevice) X(cuCtxSynchronize) \

@@ -15,11 +15,11 @@
 #include <stdint.h>
 
 #include "../driver.h"
+#include "shared.h"
 
 #define ENTRY __attribute__((visibility("default")))
 
 enum {
-    DEVICES = 4,
     PAGE_GRANULE = 2 << 20,
     CONTEXT_COST = 8 << 20,
     MOST_STREAMS = 256,
