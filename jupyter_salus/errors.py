@@ -85,6 +85,13 @@ class NotAllowed(PeerError):
     status = 403
 
 
+class OverLimit(PeerError):
+    """What the user's limits don't allow: another session, a higher priority. Says which limit."""
+
+    code = "over_limit"
+    status = 403
+
+
 class UnknownSession(PeerError):
     """No session of this id."""
 

@@ -40,6 +40,7 @@ from ..core.decisions import Decision
 from ..core.events import DeadlineReached, Event, IterationsFinished, PolicyChanged
 from ..core.scheduler import Scheduler
 from ..devices.base import Device
+from .admin import Admin
 from .chronicle import Chronicle, Mentioned
 from .clock import Clock
 from .connections import Connection
@@ -51,11 +52,14 @@ from .history import History
 from .journal import Journal
 from .listening import Listening
 from .loop import Loop
+from .members import Members
 from .metrics import Metrics
+from .powers import powers
 from .profiles import Profiles
 from .records import Record, Records
 from .sampling import Sampling
 from .servers import Servers
+from .shares import Shares
 from .users import ALONE, Door, Sharing
 from .verbs import Verbs
 from .words import Words
@@ -99,13 +103,16 @@ class Backend:
         self.journal = Journal(state / journal_name(address), config, secrets.token_hex(8))
         self.chronicle = Chronicle(clock, state / journal_name(address, "words"))
         self.words = Words(self.chronicle, self._mentioned)
+        members = Members(state / journal_name(address, "members"), log)
+        self.shares = Shares(sharing.limits, members, self.records, self.loop.tell, log)
+        self.admin = Admin(self.shares, self.listening, lambda: self.connections)
         self.metrics = Metrics()
         self.history = History()
         devices = {device.id: device}
         self.feed = Feed(self.loop.scheduler, self.records, devices, clock, self.history, self._row, sharing.names_told)
         self.guests = Guests(self.records, self.gauges, clock, self.loop.tell, self._profile, self._closed, log)
-        self.servers = Servers(self.records, self.guests, clock, device.id, self.feed.touch)
-        self.verbs = Verbs(self.records, devices, self.profiles, self.loop.tell, self._retire)
+        self.servers = Servers(self.records, self.guests, clock, device.id, self.feed.touch, self.shares.seat)
+        self.verbs = Verbs(self.records, devices, self.profiles, self.shares, self.loop.tell, self._retire)
         self.sampling = Sampling(device, self.records, self.gauges, clock, self.loop.tell, self.guests.look, log)
         effects = Effects(self.records, clock, self.loop.tell, self.feed.explain, log)
         self.loop.carry_out = effects.carry_out
@@ -121,6 +128,7 @@ class Backend:
         if self.policy != "fair":
             self.loop.tell(PolicyChanged(self.device.id, self.policy))
         await self.listening.start(self._connected)
+        self.admin.reopen(self.log)
         self.words.add(f"The backend started: version {VERSION}, pid {os.getpid()}, {self.device.name}")
         self.log.info("Serving %s with pid %d, version %s", self.listening.address.path, os.getpid(), VERSION)
         tasks = [asyncio.create_task(self._guarded(self.sampling.run())), asyncio.create_task(self._tidy())]
@@ -163,10 +171,13 @@ class Backend:
             connection.say(Welcome(version, VERSION, os.getpid()))
             return
         can = self.device.capabilities()
+        if hello.key is None and hello.session is not None:
+            self.shares.admit(connection.owner, hello.session)
         record = self.guests.admit(connection, hello, self.device.id)
         wishes = self.profiles.wishes(record.owner.key, record.session)
         if wishes is not None and record.core_id is None:
             record.priority, record.pinned = wishes
+        self.shares.opening(record)
         connection.say(Welcome(version, VERSION, os.getpid(), key=record.key, memory_mode=can.memory_mode))
         self.guests.open(connection, record, hello, can.moves)
         self.feed.touch()
@@ -174,6 +185,9 @@ class Backend:
     def hear(self, connection: Connection, said: Message) -> None:
         """A message after the hello. Raises what the peer is answered with."""
         match said:
+            case Act(verb=verb) if verb in self.admin.VERBS:
+                connection.say(Done(said.request, self.admin.act(connection, said)))
+                self.feed.touch()
             case Act():
                 self.verbs.act(connection, said)
                 self.feed.touch()
@@ -207,7 +221,9 @@ class Backend:
             raise NotAllowed(f"cannot take a {said.kind} from a {connection.role}: servers say it")
         match said:
             case Announce():
-                self.servers.announce(connection, said)
+                full = self.servers.announce(connection, said)
+                connection.say(Done(said.request, {"unmanaged": full} if full is not None else None))
+                return
             case Launched():
                 self.servers.launched(connection, said)
             case Describe():
@@ -247,6 +263,11 @@ class Backend:
                 reader = None if connection.admin else connection.owner
                 entries = self.words.entries(reader, self.sharing.names_told)
                 return {"path": str(self.journal.path), "entries": entries}
+            case "users":
+                self.feed.refresh()
+                return {"users": self.shares.rows(None if connection.admin else connection.owner.name)}
+            case "about":
+                return {"powers": powers().text, "unseen_peers": self._unseen(), "shared": self.sharing.everybody}
             case "metrics":
                 return self.metrics.body(
                     sessions=len(self.records.by_core),
@@ -256,7 +277,7 @@ class Backend:
                 )
             case _:
                 raise BadValue(
-                    f"cannot answer {said.what[:80]!r}: state, history, journal and metrics can be asked for"
+                    f"cannot answer {said.what[:80]!r}: state, history, journal, metrics, users and about can be asked for"
                 )
 
     def _acted(self, connection: Connection, said: Act) -> dict[str, Any] | None:
@@ -282,6 +303,10 @@ class Backend:
         owner = record.owner
         return Mentioned(self.records.public_id(record), self.records.named(core_id), owner.key, owner.name)
 
+    def _unseen(self) -> int:
+        """Peers in pid namespaces that this process doesn't see: their processes' ends and memory aren't known."""
+        return sum(one.credentials.pid == 0 for one in self.connections)
+
     # ---- what goes on by itself --------------------------------------------------------------------------------------------
 
     def _touched(self, event: Event, now: float, decisions: Sequence[Decision]) -> None:
@@ -293,6 +318,7 @@ class Backend:
         return self.profiles.profile(record.owner.key, record.path)
 
     def _closed(self, record: Record) -> None:
+        self.shares.closed(record)
         self.profiles.learn(record.owner.key, record.path, record.row)
         self.feed.touch()
 
@@ -317,6 +343,7 @@ class Backend:
             await asyncio.sleep(FLUSH_S)
             self._write()
             self.servers.forget_forsaken(self.connections)
+            self.shares.look()
             now = self.clock.now()
             if any(record.counts for record in self.records) or any(one.role == "server" for one in self.connections):
                 # A server that runs would start the next one at once.

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from ...errors import BadFrame, BadMessage, SalusError
+from ...errors import BadFrame, BadMessage, NotAllowed, SalusError
 from ...protocol.codec import Message, from_wire, to_wire
 from ...protocol.framing import FrameReader, encode
 from ...protocol.messages import Hello
@@ -181,6 +181,8 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: SalusError, number: int | None) -> None:
         self._hearer.refused(error.code)
+        if isinstance(error, NotAllowed):
+            self._log.warning("Refused %s of %s: %s", self, self.owner.name, error)
         self.say(refusal(error, number))
         if self.hello is None:
             self.drop(error.message)

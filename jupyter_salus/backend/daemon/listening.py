@@ -38,7 +38,7 @@ class Listening:
         self._inherited = {one.getsockname(): one for one in sharing.inherited}
         self._servers: list[asyncio.Server] = []
         self._made: list[str] = []
-        self._of_users: dict[str, asyncio.Server] = {}
+        self._of_users: dict[str, asyncio.Future[asyncio.Server]] = {}
         self._protocol: Callable[[Door], asyncio.Protocol] | None = None
         if address.path not in self._inherited:
             prepare(address)
@@ -60,7 +60,7 @@ class Listening:
                 self._made.insert(0, path)
             self._servers.append(await self._served(bound, door))
 
-    async def open_for(self, user: str) -> str:
+    def open_for(self, user: str) -> str:
         """Listen for one hub user alone. The directory to mount; a second time changes nothing.
 
         Raises `BadAddress` if that can't be, `BadValue` for a name that no user has.
@@ -80,14 +80,16 @@ class Listening:
         above = os.lstat(os.path.dirname(directory))
         if not stat.S_ISDIR(above.st_mode) or above.st_uid != os.geteuid() or above.st_mode & 0o077:
             raise BadAddress(f"cannot use {os.path.dirname(directory)!r}: it must be ours, a directory, and mode 0700")
-        self._of_users[user] = await self._served(_bound(path, 0o666, None), Door(hub_user=user))
+        bound = _bound(path, 0o666, None)
+        bound.listen(_BACKLOG)  # from now on: who is told of the directory may connect at once
+        self._of_users[user] = asyncio.ensure_future(self._served(bound, Door(hub_user=user)))
         return directory
 
     def close_for(self, user: str) -> None:
         """Take no more connections of this hub user, and remove the socket."""
-        server = self._of_users.pop(user, None)
-        if server is not None:
-            server.close()
+        serving = self._of_users.pop(user, None)
+        if serving is not None:
+            serving.add_done_callback(lambda done: done.result().close())
             _unlink(os.path.join(self.directory_of(user), SOCKET_NAME))
 
     def directory_of(self, user: str) -> str:

@@ -10,13 +10,15 @@ from .clock import Clock
 from .connections import Connection
 from .guests import PRIORITIES, Guests
 from .records import Record, Records
+from .users import Owner
 
 #: A server that lost its connection comes back and tells of its kernels again well within so many seconds.
 FORSAKEN_S = 60.0
 
 
 class Servers:
-    """`touch()` is called when the state may have changed without an event of the core."""
+    """`touch()` is called when the state may have changed without an event of the core; `seat(owner, session)` says why
+    another session can't be, if it can't."""
 
     def __init__(
         self,
@@ -25,33 +27,39 @@ class Servers:
         clock: Clock,
         device: str,
         touch: Callable[[], None],
+        seat: Callable[[Owner, str], str | None] = lambda owner, session: None,
     ) -> None:
         self._records = records
         self._guests = guests
         self._clock = clock
         self._device = device
         self._touch = touch
+        self._seat = seat
 
-    def announce(self, connection: Connection, said: Announce) -> None:
-        """A kernel is about to be launched. Raises `BadMessage`, `BadValue`, `NotAllowed`."""
+    def announce(self, connection: Connection, said: Announce) -> str | None:
+        """A kernel is about to be launched; why it can't have a seat, if so. Raises `BadMessage`, `BadValue`, `NotAllowed`."""
         if not 0 < len(said.session) <= 200 or not 8 <= len(said.token) <= 200:
             raise BadMessage("cannot announce a session without an id of 1 to 200 and a token of 8 to 200 characters")
         if said.priority is not None and said.priority not in PRIORITIES:
             raise BadValue(f"cannot announce {said.session} with priority {said.priority!r}: {', '.join(PRIORITIES)}")
         before = self._records.by_session.get(said.session)
+        full = self._seat(connection.owner, said.session)
         record = self._records.announced(said, connection.owner, self._device, self._clock.wall())
         if before is not None and before is not record and before.core_id is None:
             self._guests.end(before)
             self._records.by_session[said.session] = record
         record.server = connection
+        # It is shown with the reason, and gets the next seat that is free: its guest asks again by itself.
+        record.unmanaged_reason = full
         self._touch()
+        return full
 
     def launched(self, connection: Connection, said: Launched) -> None:
         """The announced kernel's process runs. Raises `UnknownSession`, `NotAllowed`."""
         record = self._own(connection, said.session)
         if record.core_id is None:
             record.launched = True
-            record.unmanaged_reason = said.unmanaged
+            record.unmanaged_reason = said.unmanaged or record.unmanaged_reason
         if said.pid is not None and said.pid > 0:
             self._guests.launched(record, said.pid)
         self._touch()

@@ -13,6 +13,7 @@ from .connections import Connection
 from .guests import PRIORITIES
 from .profiles import Profiles
 from .records import Record, Records
+from .shares import Shares
 
 POLICIES = ("fair", "fifo", "srtf", "pack", "priority")
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -26,12 +27,14 @@ class Verbs:
         records: Records,
         devices: Mapping[str, Device],
         profiles: Profiles,
+        shares: Shares,
         tell: Callable[[Event], None],
         retire: Callable[[], None],
     ) -> None:
         self._records = records
         self._devices = devices
         self._profiles = profiles
+        self._shares = shares
         self._tell = tell
         self._retire = retire
 
@@ -83,6 +86,7 @@ class Verbs:
             raise BadValue(
                 f"cannot give session {said.target} priority {said.value!r}: {', '.join(PRIORITIES)} are known"
             )
+        self._shares.allow(record, said.value)
         if record.core_id is not None and not record.leaving:
             self._tell(core.PriorityChanged(record.core_id, said.value))
         record.priority = said.value

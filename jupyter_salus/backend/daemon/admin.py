@@ -1,0 +1,54 @@
+"""Verbs of the admin door alone that are about users: what their hub knows of them, sockets for their containers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...errors import NotAllowed, SalusError
+from ...protocol.messages import Act
+from .connections import Connection
+from .listening import Listening
+from .shares import Shares
+
+
+class Admin:
+    """`connections` are those that there are."""
+
+    VERBS = ("user", "forget")
+
+    def __init__(self, shares: Shares, listening: Listening, connections: Callable[[], Iterable[Connection]]) -> None:
+        self._shares = shares
+        self._listening = listening
+        self._connections = connections
+
+    def act(self, connection: Connection, said: Act) -> dict[str, Any]:
+        """Do what was asked. `user` answers with what holds for the user, and the `directory` of their socket if they have
+        one. Raises `NotAllowed` at other doors, `BadValue`, `BadAddress`."""
+        if not connection.admin:
+            raise NotAllowed(f"cannot do {said.verb} from here: the backend's admin socket, beside this one, may")
+        if said.verb == "forget":
+            return {"known": self._forgotten(said.target)}
+        member = self._shares.members.tell(said.target, said.value)
+        self._shares.apply([said.target])
+        directory = self._listening.open_for(said.target) if member.socket else None
+        return {"limits": self._shares.of(said.target).told(), "directory": directory}
+
+    def reopen(self, log: logging.Logger) -> None:
+        """The sockets that an earlier backend had for hub users. One that can't be made again is logged."""
+        members = self._shares.members
+        for name in members.names():
+            if members[name].socket:
+                try:
+                    self._listening.open_for(name)
+                except SalusError as error:
+                    log.warning("Hub user %s has no socket: %s", name, error)
+
+    def _forgotten(self, name: str) -> bool:
+        """The hub removed this user: no socket, no connection by it, no groups or limits of theirs."""
+        self._listening.close_for(name)
+        for connection in list(self._connections()):
+            if connection.door.hub_user == name:
+                connection.drop("its user was removed")
+        return self._shares.members.forget(name)
