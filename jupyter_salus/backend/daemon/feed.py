@@ -24,6 +24,8 @@ from .users import Owner
 #: Seconds between two revisions at least, and between two changes of the soft part of a row.
 SPACING_S = 0.25
 SOFT_S = 1.0
+#: Rows a second at most that are told for their soft part alone: in a queue of hundreds all places change all the time.
+SOFT_ROWS = 50
 
 
 @dataclass(slots=True)
@@ -205,7 +207,10 @@ class Feed:
         for id, row in found.items():
             shown = table.shown.get(id)
             look = table.look(row)
-            if shown is not None and _stands(shown, look, now):
+            if sessions:
+                stays = shown is not None and shown.row["state"] == row["state"]
+                row["state_since"] = shown.row["state_since"] if shown is not None and stays else self._as_of
+            if shown is not None and self._stands(shown, look, now):
                 self._dirty = self._dirty or look.soft != shown.look.soft
                 shown.row = row
                 continue
@@ -223,6 +228,14 @@ class Feed:
         if len(table.shown) != len(found) or list(table.shown) != list(found):
             table.shown = {id: table.shown[id] for id in found}
         return changed
+
+    @property
+    def _soft_s(self) -> float:
+        return max(SOFT_S, len(self._tables["sessions"].shown) / SOFT_ROWS)
+
+    def _stands(self, shown: _Shown, look: Look, now: float) -> bool:
+        """Whether what people saw of a row may stand: it is the same, or its soft parts are too young to be told."""
+        return look.firm == shown.look.firm and (look.soft == shown.look.soft or now - shown.at < self._soft_s)
 
     def _explained(self, found: Rows, now: float) -> None:
         for core_id, wait in list(self._waits.items()):
@@ -244,7 +257,7 @@ class Feed:
             told = (said.code, said.text, said.position)
             if told == wait.told:
                 continue
-            if now - wait.at < SOFT_S:
+            if now - wait.at < self._soft_s:
                 self._dirty = True
                 continue
             wait.told, wait.at = told, now
@@ -298,8 +311,3 @@ class Feed:
 
     def _named(self, viewer: Owner | None) -> Callable[[str], str]:
         return lambda core_id: self._records.named(core_id, viewer, self._users_named)
-
-
-def _stands(shown: _Shown, look: Look, now: float) -> bool:
-    """Whether what people saw of a row may stand: it is the same, or differs in soft parts that are too young to be told."""
-    return look.firm == shown.look.firm and (look.soft == shown.look.soft or now - shown.at < SOFT_S)

@@ -95,7 +95,8 @@ def session_look(row: Row) -> Look:
         # One that shares a lane alternates between having a turn and waiting for it: that is how it runs.
         firm = (*firm, row["turn"])
     held = (row["persistent_bytes"], row["ephemeral_bytes"])
-    return Look(firm, (*held, row["position"], reason.get("text"), reason.get("behind")))
+    soft = (*held, row["position"], row["sharing_with"], reason.get("text"), reason.get("behind"))
+    return Look(firm, soft)
 
 
 _FIRM = (
@@ -111,7 +112,6 @@ _FIRM = (
     "device",
     "priority",
     "pinned",
-    "sharing_with",
     "frameworks",
     "memory_mode",
     "evictions",
@@ -169,6 +169,7 @@ def _session(
         "own": True,
         "here": False,
         "state": "none",
+        "state_since": None,
         "turn": "none",
         "residency": "resident",
         "lane": None,
