@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import grp
 import logging
 import os
 import resource
@@ -15,8 +16,8 @@ from jupyter_core.application import JupyterApp, base_aliases, base_flags
 from traitlets import Bool, CaselessStrEnum, Float, Integer, TraitError, Unicode, default
 from traitlets.config.loader import ArgumentError
 
-from ...errors import AddressInUse, BadValue, SalusError
-from ...protocol.address import Address, find
+from ...errors import AddressInUse, BadAddress, BadValue, SalusError
+from ...protocol.address import SYSTEM_DIRECTORY, Address, find
 from ...protocol.directory import state_directory
 from ...protocol.launch import READY, TAKEN
 from ...protocol.version import VERSION
@@ -24,10 +25,14 @@ from ..devices.choice import KINDS, Choice, choose
 from ..devices.size import parse_bytes
 from .backend import Backend
 from .clock import SystemClock
-from .unit import unit
+from .listening import inherited_sockets
+from .powers import powers
+from .unit import LIMITS, printed, units, write
+from .users import Sharing
 from .verbs import POLICIES
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
+COMMAND = "jupyter salus backend"
 #: Set to check the core's invariants after each event; a backend whose books are wrong ends with this status.
 DEBUG_VARIABLE = "JUPYTER_SALUS_DEBUG"
 BROKEN = 70
@@ -45,7 +50,8 @@ class BackendApp(JupyterApp):
     examples = """
     jupyter salus backend
     jupyter salus backend --device host --capacity 16GiB --policy fifo
-    jupyter salus backend --print-unit > /etc/systemd/system/jupyter-salus.service
+    jupyter salus backend --print-unit --device=cuda
+    jupyter salus backend --print-unit --unit-root=/ --unit-user=salus
     """
     aliases = {  # noqa: RUF012  (traitlets declares them as instance variables)
         "log-level": base_aliases["log-level"],
@@ -56,10 +62,21 @@ class BackendApp(JupyterApp):
         "policy": "BackendApp.policy",
         "exit-when-idle": "BackendApp.exit_when_idle",
         "ready-fd": "BackendApp.ready_fd",
+        "limits": "BackendApp.limits",
+        "admin-group": "BackendApp.admin_group",
+        "unit-root": "BackendApp.unit_root",
+        "unit-user": "BackendApp.unit_user",
     }
     flags = {  # noqa: RUF012
         "debug": base_flags["debug"],
-        "print-unit": ({"BackendApp": {"print_unit": True}}, "Print a systemd unit for these options and end."),
+        "print-unit": (
+            {"BackendApp": {"print_unit": True}},
+            "Print the service, sockets and tmpfiles entries of a backend for all users, with these options, and end.",
+        ),
+        "shared": (
+            {"BackendApp": {"shared": True}},
+            "Serve all local users, each with their own sessions, as a backend in /run/jupyter-salus does.",
+        ),
     }
 
     socket = Unicode("", help="The socket to listen at; by default where this user's servers look for it.").tag(
@@ -77,7 +94,32 @@ class BackendApp(JupyterApp):
     exit_when_idle = Float(0.0, min=0.0, help="End after so many seconds without any session; 0: never.").tag(
         config=True
     )
-    print_unit = Bool(False, help="Print a systemd unit for these options and end.").tag(config=True)
+    shared = Bool(
+        False,
+        help="Serve all local users, each with their own sessions. One that listens in /run/jupyter-salus does it anyhow.",
+    ).tag(config=True)
+    limits = Unicode(
+        "", help="A TOML file of users' and groups' shares and limits; read again when it changes, and may come later."
+    ).tag(config=True)
+    admin_group = Unicode(
+        "", help="A Unix group whose members may use the admin socket; by default the backend's own user alone."
+    ).tag(config=True)
+    tell_user_names = Bool(
+        False,
+        help="Whether users of a shared backend see whose another user's session is; its notebook they never see.",
+    ).tag(config=True)
+    unmanaged_use = CaselessStrEnum(
+        ("report", "alert"),
+        "report",
+        help="What to do about processes that use a device without a session: list them, or also warn in the log.",
+    ).tag(config=True)
+    print_unit = Bool(
+        False, help="Print the service, sockets and tmpfiles entries of a backend for all users, and end."
+    ).tag(config=True)
+    unit_root = Unicode(
+        "", help="With `--print-unit`: write the files below this directory (`/` for this machine) instead."
+    ).tag(config=True)
+    unit_user = Unicode("root", help="With `--print-unit`: who the backend runs as.").tag(config=True)
     ready_fd = Integer(-1, help="A descriptor to write a line to and close, once the backend serves.").tag(config=True)
 
     @default("log_format")
@@ -94,15 +136,16 @@ class BackendApp(JupyterApp):
         """Run until told to end. Raises `SalusError` if the backend can't be: bad values, an address that is taken."""
         super().start()
         if self.print_unit:
-            print(unit(self._options()), end="")
+            self._print_unit()
             return
         choice = choose(self.device, parse_bytes(self.capacity) if self.capacity else None)
         raise_descriptor_limit()
         self.status = asyncio.run(self._run(choice))
 
     async def _run(self, choice: Choice) -> int:
+        address = self._address()
         backend = Backend(
-            self._address(),
+            address,
             choice.devices[0],
             Path(state_directory(os.environ)),
             SystemClock(),
@@ -110,13 +153,43 @@ class BackendApp(JupyterApp):
             policy=self.policy,
             exit_when_idle_s=self.exit_when_idle,
             debug=os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"),
+            sharing=self._sharing(address),
         )
+        self.log.info("Runs as %s", powers().text)
         self.log.info("%s. Capacity: %s", choice.why, self.capacity or "the machine's")
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, backend.stop)
         await backend.serve(self._ready)
         self.log.info("Ended")
         return BROKEN if backend.loop.broken else DONE
+
+    def _sharing(self, address: Address) -> Sharing:
+        """How several users are served. Raises `BadValue` for a group that isn't there."""
+        inherited = tuple(inherited_sockets(os.environ))
+        shared = self.shared or address.kind == "system"
+        try:
+            gid = grp.getgrnam(self.admin_group).gr_gid if self.admin_group else None
+        except KeyError as error:
+            raise BadValue(f"cannot find the group {self.admin_group!r} for the admin socket") from error
+        return Sharing(
+            everybody=shared,
+            admin_gid=gid,
+            names_told=self.tell_user_names or not shared,
+            inherited=inherited,
+            limits=Path(self.limits).absolute() if self.limits else None,
+        )
+
+    def _print_unit(self) -> None:
+        """Raises `BadAddress` if the files can't be written."""
+        files = units(self._options(), self.unit_user, self.admin_group)
+        if not self.unit_root:
+            print(printed(files), end="")
+            return
+        try:
+            for path in write(files, Path(self.unit_root)):
+                print(path)
+        except OSError as error:
+            raise BadAddress(f"cannot write {error.filename}: {error.strerror}") from error
 
     def _address(self) -> Address:
         found = find(os.environ, self.socket or None)
@@ -138,7 +211,10 @@ class BackendApp(JupyterApp):
                 ready.write(f"{word}\n")
 
     def _options(self) -> list[str]:
-        chosen = {"device": self.device, "capacity": self.capacity, "policy": self.policy}
+        chosen = {"socket": f"{SYSTEM_DIRECTORY}/backend.sock", "device": self.device, "capacity": self.capacity}
+        chosen |= {"policy": self.policy, "limits": self.limits or LIMITS, "admin-group": self.admin_group}
+        if self.tell_user_names:
+            chosen["BackendApp.tell_user_names"] = "True"
         return [f"--{name}={value}" for name, value in chosen.items() if value]
 
 
@@ -155,33 +231,44 @@ def main(argv: list[str] | None = None) -> int:
     """Run the app; the exit status: 0 ended when told to, 1 couldn't serve, 2 wrong options."""
     app = BackendApp()
     arguments = sys.argv[1:] if argv is None else argv
-    unknown = _unknown(app, arguments)
-    if unknown:
-        print(f"cannot use the option {unknown!r}: `--help` lists those that are there", file=sys.stderr)
-        return BAD_USAGE
+    wrong = _wrong(app, arguments)
+    if wrong is not None:
+        return _bad_usage(wrong)
+    app.log.addFilter(_is_no_complaint)
     try:
         app.initialize(arguments)
     except (TraitError, ArgumentError) as error:
-        print(error, file=sys.stderr)
-        return BAD_USAGE
+        return _bad_usage(str(error))
     except SystemExit as ended:
-        # traitlets logs a wrong option and ends with 1; `--help` and `--version` end with 0.
-        return BAD_USAGE if ended.code else DONE
+        # traitlets ends so for a value that it can't take, too; `--help` and `--version` end with 0.
+        return _bad_usage(str(ended.__context__ or "these options can't be taken")) if ended.code else DONE
+    finally:
+        app.log.removeFilter(_is_no_complaint)
     try:
         app.start()
-    except BadValue as error:
-        print(error.message, file=sys.stderr)
-        return BAD_USAGE
+    except (BadAddress, BadValue) as error:
+        return _bad_usage(error.message)
     except SalusError as error:
         if isinstance(error, AddressInUse):
             app.tell(TAKEN)
-        print(error.message, file=sys.stderr)
+        print(f"{COMMAND}: {error.message}", file=sys.stderr)
         return FAILED
     return app.status
 
 
-def _unknown(app: BackendApp, arguments: list[str]) -> str | None:
-    """The first argument that nothing stands for: traitlets would warn and go on without it."""
+def _bad_usage(message: str) -> int:
+    """In the form that every command of `jupyter salus` has for it."""
+    print(f"{COMMAND}: {message} (`{COMMAND} --help` lists its options)", file=sys.stderr)
+    return BAD_USAGE
+
+
+def _is_no_complaint(record: logging.LogRecord) -> bool:
+    """Keeps traitlets from logging a wrong value, which is told in the form of all commands."""
+    return not record.getMessage().startswith("Bad config encountered")
+
+
+def _wrong(app: BackendApp, arguments: list[str]) -> str | None:
+    """What nothing stands for, or lacks its value: traitlets would warn and go on, or tell it in a form of its own."""
     known = {
         *app.aliases,
         *app.flags,
@@ -193,16 +280,18 @@ def _unknown(app: BackendApp, arguments: list[str]) -> str | None:
         "answer-yes",
         "show-config",
     }
-    takes_value = False
+    takes_value = ""
     for argument in arguments:
         name, equals, _ = argument.lstrip("-").partition("=")
         if argument.startswith("-"):
             # `--BackendApp.socket=…` sets any trait; its name and value traitlets checks.
             if name not in known and "." not in name and argument not in ("-h", "-y"):
-                return argument
-            takes_value = not equals and name in app.aliases
+                return f"unrecognized arguments: {argument}"
+            if takes_value:
+                break
+            takes_value = argument if not equals and name in app.aliases else ""
         elif takes_value:
-            takes_value = False
+            takes_value = ""
         else:
-            return argument
-    return None
+            return f"unrecognized arguments: {argument}"
+    return f"argument {takes_value}: expected one argument" if takes_value else None

@@ -16,7 +16,7 @@ import os
 import socket
 import stat
 import string
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
 from ...errors import AddressInUse, BadAddress, BadValue
 from ...protocol.address import SOCKET_NAME, Address, check_length, prepare
@@ -123,7 +123,7 @@ class Listening:
         return await loop.create_unix_server(lambda: protocol(door), sock=bound, backlog=_BACKLOG)
 
 
-def inherited_sockets(environ: dict[str, str]) -> list[socket.socket]:
+def inherited_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
     """The listening sockets that a service manager passed to this very process; taken out of `environ`, since children
     have no part in them."""
     count, pid = environ.pop("LISTEN_FDS", ""), environ.pop("LISTEN_PID", "")
