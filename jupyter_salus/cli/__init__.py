@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..errors import BadAddress, BadValue, SalusError
 from ..protocol.version import VERSION
+from .parser import BAD_USAGE, Parser
 from .table import COMMANDS, Command
 from .units import printable
 
@@ -25,26 +26,27 @@ _BAD_USAGE = (BadAddress, BadValue)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Errors become one line on the error output."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    Parser.line = tuple(arguments)
     chosen = next((one for one in arguments if not one.startswith("-")), None)
     parser = _parser(chosen)
     if chosen is None and not any(one in ("-h", "--help", "--version") for one in arguments):
         parser.print_help(sys.stderr)
-        return 2
+        return BAD_USAGE
     command = COMMANDS.get(chosen or "")
     if command is not None and command.delegate is not None:
         return _delegate(command, arguments[arguments.index(str(chosen)) + 1 :])
     try:
         parsed, rest = parser.parse_known_args(arguments)
         if rest:
-            _take_rest(parser, parsed, rest)
+            _take_rest(parsed, rest)
     except SystemExit as left:
-        return left.code if isinstance(left.code, int) else 2
+        return left.code if isinstance(left.code, int) else BAD_USAGE
     return _run(parsed)
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """The parser with every command's name and summary, and with the options of the chosen one alone."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="jupyter salus", description="One GPU for many notebooks: see who has it, who waits and why; change it."
     )
     parser.add_argument("--version", action="version", version=f"jupyter_salus {VERSION}")
@@ -54,15 +56,16 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         if command.name == chosen and command.delegate is None:
             module = importlib.import_module(command.module)
             module.configure(sub, command.name)
-            sub.set_defaults(run=module.run)
+            sub.set_defaults(run=module.run, parser=sub)
     return parser
 
 
-def _take_rest(parser: argparse.ArgumentParser, parsed: argparse.Namespace, rest: list[str]) -> None:
+def _take_rest(parsed: argparse.Namespace, rest: list[str]) -> None:
     """argparse takes a list of names only where they stand together: `run A --stagger 1 B` is meant as it reads."""
-    notebooks = getattr(parsed, "notebooks", None)
+    notebooks: list[Path] | None = getattr(parsed, "notebooks", None)
     if notebooks is None or any(one.startswith("-") for one in rest):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        chosen: Parser = parsed.parser
+        chosen.error(f"unrecognized arguments: {' '.join(rest)}")
     notebooks.extend(Path(one) for one in rest)
 
 
@@ -102,4 +105,4 @@ def _failed(error: SalusError, as_json: bool) -> int:
         print(json.dumps({"code": error.code, "message": error.message, "detail": error.detail}))
     message = printable(error.message, keep="\n")
     print(f"jupyter salus: {message}", file=sys.stderr)
-    return 2 if isinstance(error, _BAD_USAGE) else 1
+    return BAD_USAGE if isinstance(error, _BAD_USAGE) else 1

@@ -20,6 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 from ..manager import NotebookKernelManager
+from .units import size
 
 #: How long a kernel may take to answer for the first time, in seconds: many start at once, on few cores.
 STARTUP_S = 300
@@ -36,8 +37,9 @@ class Execution:
     cells: int = 0
     executed: int = 0
     session: str | None = None
-    #: The last that the backend said of the session.
+    #: The last that the backend said of the session, and of its device.
     row: dict[str, Any] = field(default_factory=dict)
+    device: dict[str, Any] = field(default_factory=dict)
     started: float | None = None
     ended: float | None = None
 
@@ -45,6 +47,18 @@ class Execution:
     def name(self) -> str:
         """The file's name, as in the table."""
         return self.notebook.name
+
+    @property
+    def over_capacity(self) -> str | None:
+        """In words, that it held more than its device has for sessions; None where it did not."""
+        row, capacity = self.row, self.device.get("capacity_bytes")
+        peak = (row.get("peak_persistent_bytes") or 0) + (row.get("peak_ephemeral_bytes") or 0)
+        if capacity is None or peak <= capacity:
+            return None
+        return (
+            f"{self.name} held {size(peak)} at its peak and device {self.device['id']} has {size(capacity)} for all "
+            "sessions together: it could go on only while nobody else could run."
+        )
 
     def failed(self, why: str) -> None:
         """Called once, by whatever found out."""
@@ -70,6 +84,7 @@ class Execution:
             "peak_persistent_bytes": row.get("peak_persistent_bytes"),
             "peak_ephemeral_bytes": row.get("peak_ephemeral_bytes"),
             "memory_mode": row.get("memory_mode"),
+            "over_capacity": self.over_capacity,
         }
 
 

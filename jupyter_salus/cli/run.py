@@ -61,15 +61,17 @@ def run(arguments: argparse.Namespace) -> int:
             asyncio.run(_run_all(executions, socket, arguments.stagger, Progress(executions, arguments.quiet)))
         except (asyncio.CancelledError, KeyboardInterrupt):
             pass  # interrupted: the kernels are ended, and the table says how far each notebook came
+    _remove_if_empty(arguments.output_dir)
     if arguments.json:
         done = {"notebooks": [one.result() for one in executions], "seconds": round(time.monotonic() - begun, 3)}
         print(json.dumps(done))
     else:
         print(table(executions))
-        print(f"\nWritten to {arguments.output_dir}, after {duration(time.monotonic() - begun)}.")
-        for one in executions:
-            if one.error:
-                print(printable(one.error, keep="\n"))
+        written = f"Written to {arguments.output_dir}" if arguments.output_dir.exists() else "Nothing was written"
+        print(f"\n{written}, after {duration(time.monotonic() - begun)}.")
+        for note in [one.over_capacity for one in executions] + [one.error for one in executions]:
+            if note:
+                print(printable(note, keep="\n"))
     return 1 if any(one.status != "done" for one in executions) else 0
 
 
@@ -141,6 +143,14 @@ def _executions(arguments: argparse.Namespace) -> list[Execution]:
     return [Execution(notebook, folder / notebook.name) for notebook in arguments.notebooks]
 
 
+def _remove_if_empty(folder: Path) -> None:
+    """Where no notebook could be read there is nothing to look into."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return  # there are executed notebooks in it
+
+
 def _new_folder() -> Path:
     """`salus-run-…`, by the time of day; never one that is there."""
     made = Path(time.strftime("salus-run-%Y%m%d-%H%M%S"))
@@ -197,8 +207,10 @@ class _Looker:
         except SalusError:
             return  # the kernels run on as plain ones, and the table shows the last that was known
         rows = {row["id"]: row for row in state["sessions"]}
+        devices = {row["id"]: row for row in state["devices"]}
         for one in self._executions:
             one.row = rows.get(one.session or "", one.row)
+            one.device = devices.get(one.row.get("device", ""), one.device)
 
     async def keep_looking(self, progress: Progress) -> None:
         """Until cancelled."""

@@ -26,8 +26,11 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
     add_options(parser)
     parser.set_defaults(verb=name)
     if name == "policy":
-        parser.add_argument("policy", choices=POLICIES, metavar="NAME", help=", ".join(POLICIES))
-        parser.add_argument("--device", metavar="ID", help="which device (needed where there are several)")
+        known = ", ".join(POLICIES)
+        parser.add_argument(
+            "policy", nargs="?", choices=POLICIES, metavar="NAME", help=f"{known} (default: tell the one that it has)"
+        )
+        parser.add_argument("--device", metavar="ID", help="which device (needed to set it where there are several)")
         return
     parser.add_argument("session", metavar="SESSION", help="an id, a unique beginning of one, or a notebook's path")
     if name == "priority":
@@ -38,14 +41,30 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Called by the command line. Raises what the backend refuses the verb with."""
-    with connect(arguments, admin=arguments.verb == "policy") as client:
+    changes_policy = arguments.verb == "policy" and arguments.policy is not None
+    with connect(arguments, admin=changes_policy) as client:
         state = client.ask("state")
-        if arguments.verb == "policy":
+        if changes_policy:
             said = _policy(arguments, client, state)
+        elif arguments.verb == "policy":
+            said = _policies(arguments, state)
         else:
             said = _session(arguments, client, state)
-    print(json.dumps(said) if arguments.json else printable(said["text"]))
+    print(json.dumps(said) if arguments.json else printable(said["text"], keep="\n"))
     return 0
+
+
+def _policies(arguments: argparse.Namespace, state: dict[str, Any]) -> dict[str, Any]:
+    found = {row["id"]: row["policy"] for row in state["devices"] if arguments.device in (None, row["id"])}
+    if arguments.device is not None and not found:
+        raise _unknown(arguments.device, state)
+    text = "\n".join(f"{device}: policy {policy}." for device, policy in found.items())
+    return {"policies": found, "known": list(POLICIES), "text": f"{text}\nOthers: {', '.join(POLICIES)}."}
+
+
+def _unknown(device: str, state: dict[str, Any]) -> UnknownDevice:
+    there = ", ".join(row["id"] for row in state["devices"])
+    return UnknownDevice(f"cannot find a device {device!r}: there is {there or 'none'}")
 
 
 def _policy(arguments: argparse.Namespace, client: Any, state: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +75,7 @@ def _policy(arguments: argparse.Namespace, client: Any, state: dict[str, Any]) -
             f"cannot tell which device gets the policy: choose with --device among {', '.join(devices) or 'none'}"
         )
     if device not in devices:
-        raise UnknownDevice(f"cannot find a device {device!r}: there is {', '.join(devices) or 'none'}")
+        raise _unknown(device, state)
     client.act("policy", device, arguments.policy)
     return {"device": device, "policy": arguments.policy, "text": f"{device}: policy {arguments.policy}."}
 
@@ -70,6 +89,9 @@ def _session(arguments: argparse.Namespace, client: Any, state: dict[str, Any]) 
     if arguments.verb == "pin":
         pinned = not arguments.off
         client.act("pinned", row["id"], "true" if pinned else "false")
-        return {"session": row["id"], "pinned": pinned, "text": f"{name} is {'now' if pinned else 'no longer'} pinned."}
+        text = f"{name} is {'now' if pinned else 'no longer'} pinned."
+        if pinned and row["memory_mode"] == "host":
+            text += " It changes nothing as long as it is on the host device, which moves no memory."
+        return {"session": row["id"], "pinned": pinned, "text": text}
     client.act(arguments.verb, row["id"])
     return {"session": row["id"], "verb": arguments.verb, "text": _DONE[arguments.verb].format(name=name)}

@@ -71,7 +71,8 @@ def ensure_backend(
             log.info("The backend at %s runs with pid %d; its log is %s", address.path, welcome.pid, log_path)
             return welcome
         if word != TAKEN or time.monotonic() >= deadline:
-            raise gone(address.path, f"the one started here didn't come up: {_end_of(log_path)}")
+            why = f"the one started here didn't come up: {_end_of(log_path)}"
+            raise BackendGone(f"cannot reach the backend at {address.path}: {why}", {"address": address.path})
         # Another one has the address, and has yet to listen.
         time.sleep(0.05)
 

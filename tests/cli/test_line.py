@@ -28,6 +28,39 @@ def test_an_unknown_command_is_bad_usage(capsys):
     assert "stat" in capsys.readouterr().err
 
 
+WRONG = {
+    "backend": ("--bogus", "--device=tpu", "--policy", "stray"),
+    "status": ("--bogus", "stray"),
+    "top": ("--interval=never",),
+    "run": ("", "--stagger=x"),
+    "priority": ("", "any"),
+    "yield": ("",),
+    "policy": ("lottery",),
+    "journal": ("--last=0",),
+    "doctor": ("--bogus",),
+}
+
+
+@pytest.mark.parametrize(("name", "rest"), [(name, rest) for name, lines in WRONG.items() for rest in lines])
+def test_a_wrong_line_is_told_in_one_form_by_every_command(capsys, name, rest):
+    assert main([name, *rest.split()]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith(f"jupyter salus {name}: ")
+    assert line.endswith(f"(`jupyter salus {name} --help` lists its options)")
+
+
+def test_a_wrong_line_is_an_object_where_json_was_asked_for(capsys):
+    assert main(["status", "--json", "--bogus"]) == 2
+    assert json.loads(capsys.readouterr().out)["code"] == "bad_usage"
+
+
+def test_a_journal_that_is_not_there_is_told_once(capsys, tmp_path):
+    assert main(["simulate", "--replay", str(tmp_path / "none.jsonl")]) == 2
+    assert capsys.readouterr().err.count("cannot replay") == 1
+
+
 def test_the_version_is_printed(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("jupyter_salus ")

@@ -68,6 +68,23 @@ def test_the_table_has_each_notebook_the_progress_each_cell_and_the_folder_is_ne
     assert "two.ipynb: done" in done.stderr
 
 
+def test_where_no_notebook_is_there_nothing_is_left_behind(salus, tmp_path):
+    done = salus(*OWN, "missing.ipynb")
+    assert done.returncode == 1
+    assert "Nothing was written" in done.stdout
+    assert "cannot finish missing.ipynb: No such file or directory" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_needs_more_than_the_capacity_is_told_with_the_figures(salus, notebook):
+    held = f"held = b'x' * {80 << 20}\nn = 0\nwhile n < 3_000_000: n += 1"
+    done = salus(*OWN, "--capacity=64MiB", notebook("large", held, "len(held)"))
+    assert done.returncode == 0, done.stderr
+    (note,) = [line for line in done.stdout.splitlines() if "at its peak" in line]
+    assert note.startswith("large.ipynb held ")
+    assert "device host has 64 MiB for all sessions together" in note
+
+
 def refused(capsys: pytest.CaptureFixture[str], *line: object) -> str:
     """What the command says when it calls the line bad usage; nothing is started, so this process can do it."""
     assert main([str(word) for word in line]) == 2

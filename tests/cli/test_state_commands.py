@@ -75,6 +75,23 @@ def test_an_unknown_session_fails_and_names_what_there_is(sessions, capsys):
     assert "train.ipynb" in said(capsys, "yield", "nobody.ipynb", code=1)
 
 
+def test_pin_says_that_it_changes_nothing_on_a_device_that_moves_nothing(sessions, capsys):
+    assert "changes nothing as long as it is on the host device" in said(capsys, "pin", "train.ipynb")
+    assert "changes nothing" not in said(capsys, "pin", "train.ipynb", "--off")
+
+
+def test_what_cannot_pass_its_turn_on_is_named_by_its_notebook(sessions, capsys):
+    text = said(capsys, "yield", "train.ipynb", code=1)
+    assert "train.ipynb" in text
+    assert SESSION not in text
+
+
+def test_policy_without_a_name_tells_the_policies(backend, capsys):
+    assert "host: policy fair." in said(capsys, "policy")
+    assert json.loads(said(capsys, "policy", "--json"))["policies"] == {"host": "fair"}
+    assert "gpu7" in said(capsys, "policy", "--device", "gpu7", code=1)
+
+
 def test_pin_and_its_undoing(sessions, capsys):
     def pinned() -> bool:
         rows = json.loads(said(capsys, "status", "--json"))["sessions"]
@@ -108,6 +125,43 @@ def test_journal_tells_what_happened_in_words(sessions, capsys):
     assert "policy fifo" in said(capsys, "journal", "--last", "1")
     entries = json.loads(said(capsys, "journal", "--json"))["entries"]
     assert "started" in entries[0]["text"]
+
+
+@pytest.fixture
+def chronicled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend's answers: two sessions took turns, and one of them is gone."""
+    entries = [
+        {"at": 1.0, "session": None, "sessions": {}, "text": "The backend started"},
+        {"at": 2.0, "session": "7a", "sessions": {"7a": "gone.ipynb"}, "text": "gone.ipynb is there"},
+        {"at": 3.0, "session": None, "sessions": {"7a": "gone.ipynb", "9b": "here.ipynb"}, "text": "both took turns"},
+    ]
+    state = {"sessions": [{"id": "9b", "name": "here.ipynb", "path": "here.ipynb"}]}
+
+    class Answering:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *raised):
+            return None
+
+        def ask(self, what):
+            return {"entries": entries} if what == "journal" else state
+
+    monkeypatch.setattr("jupyter_salus.cli.journal.connect", lambda arguments: Answering())
+
+
+def test_the_journal_of_a_notebook_has_the_turns_that_it_took_with_others(chronicled, capsys):
+    assert said(capsys, "journal", "here.ipynb").splitlines()[-1].endswith("both took turns")
+
+
+@pytest.mark.parametrize("wanted", ["7a", "gone.ipynb", "/home/ada/gone.ipynb"])
+def test_the_journal_of_a_notebook_that_is_gone_can_be_read(chronicled, capsys, wanted):
+    lines = said(capsys, "journal", wanted).splitlines()
+    assert [line.split("  ")[1] for line in lines] == ["gone.ipynb is there", "both took turns"]
+
+
+def test_the_journal_of_nobody_fails(chronicled, capsys):
+    assert "cannot find" in said(capsys, "journal", "nobody.ipynb", code=1)
 
 
 def test_doctor_finds_the_backend_and_the_packages(backend, capsys):

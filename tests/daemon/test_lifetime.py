@@ -212,7 +212,7 @@ def test_a_users_own_backend_is_started_once_however_many_want_it(wait_until: Ca
 
 
 def test_a_backend_that_does_not_come_up_is_told_with_the_end_of_its_log() -> None:
-    with pytest.raises(BackendGone, match="didn't come up: cannot use 'much' as a size"):
+    with pytest.raises(BackendGone, match="didn't come up: jupyter salus backend: cannot use 'much' as a size"):
         ensure_backend(find({**os.environ}), options=["--capacity=much"])
 
 

@@ -59,6 +59,7 @@ class BackendApp(JupyterApp):
         "socket": "BackendApp.socket",
         "device": "BackendApp.device",
         "capacity": "BackendApp.capacity",
+        "reserve": "BackendApp.reserve",
         "policy": "BackendApp.policy",
         "exit-when-idle": "BackendApp.exit_when_idle",
         "ready-fd": "BackendApp.ready_fd",
@@ -87,6 +88,9 @@ class BackendApp(JupyterApp):
     ).tag(config=True)
     capacity = Unicode(
         "", help="What sessions may have together, like 16GiB; by default the device's memory, less what others use."
+    ).tag(config=True)
+    reserve = Unicode(
+        "", help="Of a GPU's capacity: kept back for what nobody asks for; by default 1GiB, on small ones an eighth."
     ).tag(config=True)
     policy = CaselessStrEnum(POLICIES, "fair", help="Who comes first: fair, fifo, srtf, pack or priority.").tag(
         config=True
@@ -138,7 +142,11 @@ class BackendApp(JupyterApp):
         if self.print_unit:
             self._print_unit()
             return
-        choice = choose(self.device, parse_bytes(self.capacity) if self.capacity else None)
+        choice = choose(
+            self.device,
+            parse_bytes(self.capacity) if self.capacity else None,
+            parse_bytes(self.reserve) if self.reserve else None,
+        )
         raise_descriptor_limit()
         self.status = asyncio.run(self._run(choice))
 
@@ -146,7 +154,7 @@ class BackendApp(JupyterApp):
         address = self._address()
         backend = Backend(
             address,
-            choice.devices[0],
+            choice.devices,
             Path(state_directory(os.environ)),
             SystemClock(),
             self.log,
@@ -212,6 +220,7 @@ class BackendApp(JupyterApp):
 
     def _options(self) -> list[str]:
         chosen = {"socket": f"{SYSTEM_DIRECTORY}/backend.sock", "device": self.device, "capacity": self.capacity}
+        chosen |= {"reserve": self.reserve}
         chosen |= {"policy": self.policy, "limits": self.limits or LIMITS, "admin-group": self.admin_group}
         if self.tell_user_names:
             chosen["BackendApp.tell_user_names"] = "True"
