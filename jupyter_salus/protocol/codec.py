@@ -16,6 +16,7 @@ from typing import (
     Dict,
     List,
     Mapping,
+    NamedTuple,
     Optional,
     Tuple,
     Type,
@@ -41,7 +42,7 @@ PROTOCOL: Tuple[int, int] = (1, 1)
 MAX_TEXT = 4096
 
 _kinds: Dict[str, Type[Message]] = {}
-_hints: Dict[Type[Message], Dict[str, Any]] = {}
+_fields: Dict[Type[Message], Tuple[_Field, ...]] = {}
 
 
 class Message:
@@ -74,7 +75,7 @@ def kinds() -> Dict[str, Type[Message]]:
 def to_wire(said: Message) -> Dict[str, Any]:
     """The JSON object of a message; fields that are None are left out."""
     wire: Dict[str, Any] = {"kind": said.kind}
-    for field in dataclasses.fields(said):  # type: ignore[arg-type]
+    for field in _fields_of(type(said)):
         value = getattr(said, field.name)
         if value is not None:
             wire[field.name] = list(value) if isinstance(value, tuple) else value
@@ -87,26 +88,52 @@ def from_wire(wire: Mapping[str, Any]) -> Message:
     cls = _kinds.get(kind) if isinstance(kind, str) else None
     if cls is None:
         raise UnknownMessage(f"cannot read a message of kind {str(kind)[:80]!r}: this version doesn't know it")
-    hints = _hints.get(cls)
-    if hints is None:
-        hints = _hints[cls] = get_type_hints(cls)
     values: Dict[str, Any] = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+    for field in _fields_of(cls):
         value = wire.get(field.name)
-        if value is None:
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                raise BadMessage(f"cannot read a {kind}: the field {field.name!r} is missing")
-            continue
-        values[field.name] = _checked(str(kind), field.name, value, hints[field.name])
+        if value is not None:
+            # What most values are needs no closer look: a hand-over waits for this.
+            small = type(value) is int and field.wanted is int and -(2**63) <= value < 2**63
+            values[field.name] = value if small else _checked(str(kind), field, value)
+        elif field.required:
+            raise BadMessage(f"cannot read a {kind}: the field {field.name!r} is missing")
     return cls(**values)
 
 
-def _checked(kind: str, name: str, value: Any, hint: Any) -> Any:
+class _Field(NamedTuple):
+    """What reading and writing need to know of a message's field."""
+
+    name: str
+    wanted: Any
+    required: bool
+
+
+def _fields_of(cls: Type[Message]) -> Tuple[_Field, ...]:
+    fields = _fields.get(cls)
+    if fields is None:
+        hints = get_type_hints(cls)
+        fields = _fields[cls] = tuple(
+            _Field(
+                field.name,
+                _wanted(hints[field.name]),
+                field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+            )
+            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        )
+    return fields
+
+
+def _wanted(hint: Any) -> Any:
+    """The class that a value of this hint must have, `Any` for whatever it is."""
     origin = getattr(hint, "__origin__", None)
     if origin is Union:
         hint = next(part for part in hint.__args__ if part is not type(None))
         origin = getattr(hint, "__origin__", None)
-    wanted = hint if origin is None else origin
+    return hint if origin is None else origin
+
+
+def _checked(kind: str, field: _Field, value: Any) -> Any:
+    name, wanted = field.name, field.wanted
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if wanted is tuple and isinstance(value, list):

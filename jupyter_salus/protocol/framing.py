@@ -17,12 +17,14 @@ HEADER = struct.Struct(">I")
 MAX_REQUEST_BYTES = 256 * 1024
 #: What the backend may send in one frame, in bytes: the state of 10,000 sessions fits.
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
+#: Made once: `json.dumps` would make one for each frame.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def encode(message: Mapping[str, Any], limit: int = MAX_ANSWER_BYTES) -> bytes:
     """One message as a frame. Raises `BadFrame` if it is over `limit` bytes or isn't JSON."""
     try:
-        body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8", "backslashreplace")
+        body = _ENCODER.encode(message).encode("utf-8", "backslashreplace")
     except (TypeError, ValueError) as error:
         raise BadFrame(f"cannot send a message of kind {message.get('kind')!r}: {error}") from error
     if len(body) > limit:
