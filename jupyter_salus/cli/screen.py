@@ -36,6 +36,13 @@ _STYLES = {
     "closed": "dim",
 }
 
+_NAME, _STATE = HEAD.index("NOTEBOOK"), HEAD.index("STATE")
+#: What a notebook's name keeps where the screen is narrow, and the columns that give way to that, the first first.
+_NAME_WIDTH = 20
+_GIVE_WAY = tuple(
+    HEAD.index(title) for title in ("ITERATIONS", "SESSION", "TURNS", "E", "PRIORITY", "USED", "LANE", "P", "WAITED")
+)
+
 
 class Screen:
     """Entered and left by `with`; keys are read without Enter where the input is a terminal."""
@@ -79,24 +86,40 @@ class Screen:
             taken = max(0, row["capacity_bytes"] - row["free_bytes"])
             yield ProgressBar(total=max(1, row["capacity_bytes"]), completed=taken, width=self._console.width)
         yield Text()
-        yield _sessions(state) if state["sessions"] else Text("No sessions.")
+        yield _sessions(state, self._console.width) if state["sessions"] else Text("No sessions.")
         yield Text()
         for reason in reasons(state):
             yield Text(reason)
 
 
-def _sessions(state: dict[str, Any]) -> Table:
+def _sessions(state: dict[str, Any], width: int) -> Table:
+    rows = in_order(state["sessions"])
+    lines = [tuple(map(printable, cells(row))) for row in rows]
     table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
-    for number, title in enumerate(HEAD):
-        # The notebook gives way where the screen is narrow; figures that are cut short would lie.
-        name = title == "NOTEBOOK"
-        table.add_column(title, justify="right" if number in RIGHT else "left", no_wrap=True, ratio=1 if name else None)
-    for row in in_order(state["sessions"]):
-        style = "dim" if not row.get("managed", True) else _STYLES.get(str(row["state"]), "")
-        table.add_row(
-            *(Text(printable(cell), style=style if number == 2 else "") for number, cell in enumerate(cells(row)))
+    shown = _fitting(lines, width)
+    for number in shown:
+        table.add_column(
+            HEAD[number],
+            justify="right" if number in RIGHT else "left",
+            no_wrap=True,
+            ratio=1 if number == _NAME else None,
         )
+    for row, line in zip(rows, lines, strict=True):
+        style = "dim" if not row.get("managed", True) else _STYLES.get(str(row["state"]), "")
+        table.add_row(*(Text(line[number], style=style if number == _STATE else "") for number in shown))
     return table
+
+
+def _fitting(lines: list[tuple[str, ...]], width: int) -> list[int]:
+    """The columns for which there is room beside a readable name: figures that are cut short would lie."""
+    widths = [max(len(cell) for cell in column) for column in zip(HEAD, *lines, strict=True)]
+    widths[_NAME] = min(widths[_NAME], _NAME_WIDTH)
+    shown = list(range(len(HEAD)))
+    for number in _GIVE_WAY:
+        if sum(widths[one] + 1 for one in shown) <= width:
+            break
+        shown.remove(number)
+    return shown
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_salus.backend.daemon.listening import Listening
 from jupyter_salus.backend.devices.processes import alive
-from jupyter_salus.errors import BackendGone
+from jupyter_salus.errors import AddressInUse, BackendGone
 from jupyter_salus.protocol.address import Address, find
 from jupyter_salus.protocol.client import Client
 from jupyter_salus.protocol.framing import encode
@@ -75,6 +76,34 @@ def test_a_killed_backends_socket_is_stale_and_replaced(daemon: Daemon) -> None:
         Client(daemon.path)
     daemon.start()
     assert daemon.state()["backend"]["pid"] == daemon.process.pid
+
+
+def test_a_backend_that_ends_leaves_no_file_and_many_that_come_and_go_never_serve_at_once(short_tmp: Path) -> None:
+    address = Address(str(short_tmp / "b.sock"), "configured")
+    inside, most = [0], [0]
+    guard = threading.Lock()
+
+    def come_and_go() -> None:
+        for _ in range(60):
+            try:
+                listening = Listening(address)
+            except AddressInUse:
+                continue
+            with guard:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+            assert os.path.exists(address.lock_path)
+            with guard:
+                inside[0] -= 1
+            listening.release()
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    assert most == [1]
+    assert os.listdir(short_tmp) == []
 
 
 def test_something_else_at_the_path_is_left_alone(short_tmp: Path) -> None:

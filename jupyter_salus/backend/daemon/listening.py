@@ -1,7 +1,8 @@
 """The backend's sockets, and the lock that says whose they are: one for local users, one for admins, one for each hub user.
 
 The lock is taken first and held until the process ends, however it ends; so a socket file that is there while the lock is
-free is stale, unless something else listens on it. The lock's file stays: who removed it could lock out nobody.
+free is stale, unless something else listens on it. A backend that ends by itself removes the lock's file, still holding it:
+who got hold of the removed file finds that the name stands for another one now, or for none, and begins again.
 
 A hub user's socket lies in a directory of its own below `users`, which is what is mounted into containers: a directory
 stays the same when the backend restarts, a socket doesn't. `users` can't be entered by other local users, so that only
@@ -114,6 +115,10 @@ class Listening:
 
     def release(self) -> None:
         """Let the address go; the last thing that a backend does."""
+        try:
+            os.unlink(self.address.lock_path)
+        except OSError:
+            pass  # somebody else removed it, or its directory may not be written any more: it is in nobody's way
         os.close(self._lock)
 
     async def _served(self, bound: socket.socket, door: Door) -> asyncio.Server:
@@ -140,24 +145,39 @@ def inherited_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
 
 
 def _locked(address: Address) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        lock = os.open(address.lock_path, flags, 0o600)
-    except OSError as error:
-        raise BadAddress(f"cannot use the lock {address.lock_path!r}: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        owner = os.pread(lock, 200, 0).decode("utf-8", "replace").split()
+    while True:
+        lock = _opened(address)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(lock, 200, 0).decode("utf-8", "replace").split()
+            os.close(lock)
+            pid, version = owner if len(owner) == 2 else ("unknown", "unknown")
+            raise AddressInUse(
+                f"cannot serve {address.path}: a backend with pid {pid} and version {version} serves it already",
+                {"path": address.path, "pid": pid, "version": version},
+            ) from error
+        if _stands_for(address.lock_path, lock):
+            break
+        # Its owner ended between our two calls and has taken the file away.
         os.close(lock)
-        pid, version = owner if len(owner) == 2 else ("unknown", "unknown")
-        raise AddressInUse(
-            f"cannot serve {address.path}: a backend with pid {pid} and version {version} serves it already",
-            {"path": address.path, "pid": pid, "version": version},
-        ) from error
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()} {VERSION}\n".encode(), 0)
     return lock
+
+
+def _opened(address: Address) -> int:
+    try:
+        return os.open(address.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise BadAddress(f"cannot use the lock {address.lock_path!r}: {error.strerror}") from error
+
+
+def _stands_for(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _bound(path: str, permissions: int, gid: int | None) -> socket.socket:
