@@ -19,6 +19,8 @@ class Hello(Message):
 
     A guest names its session, the token that its server announced (spent by the first hello of an incarnation; on a
     reconnection the `key` from the welcome stands for it), and, if it had a turn when the backend went, `holding`.
+    `guarded`: the guard is loaded in its process. A guard says whether its gate is `open` or `shut`, the `epoch` that
+    this goes back to, and what it holds, in the fields of `memory`.
     """
 
     role: str
@@ -36,6 +38,12 @@ class Hello(Message):
     holding: Optional[bool] = None
     waiting: Optional[bool] = None
     persistent_bytes: Optional[int] = None
+    guarded: Optional[bool] = None
+    gate: Optional[str] = None
+    epoch: Optional[int] = None
+    evicted_bytes: Optional[int] = None
+    fixed_bytes: Optional[int] = None
+    reason: Optional[str] = None
 
 
 @message("welcome")
@@ -180,12 +188,16 @@ class Announce(Message):
 
 @message("launched")
 class Launched(Message):
-    """The kernel of an announced session runs with this pid; a kernel that can't be managed is shown with `unmanaged`."""
+    """The kernel of an announced session runs with this pid; a kernel that can't be managed is shown with `unmanaged`.
+
+    `unguarded`: why the guard wasn't preloaded into it, on a host with a GPU's driver; the session is plain there.
+    """
 
     request: int
     session: str
     pid: Optional[int] = None
     unmanaged: Optional[str] = None
+    unguarded: Optional[str] = None
 
 
 @message("describe")

@@ -246,7 +246,7 @@ def test_names_stand_where_the_core_has_ids() -> None:
 
 def gauged(pid: int = 1, clock: FakeClock | None = None) -> tuple[Gauges, Record]:
     gauges, record = (
-        Gauges(HostDevice(4096 * MIB), clock or FakeClock()),
+        Gauges({"host": HostDevice(4096 * MIB)}, clock or FakeClock()),
         Record("s1", ADA, 1, "host", 0.0, pid=pid),
     )
     record.core_id = "s1"
@@ -288,7 +288,7 @@ def test_children_count_with_the_session() -> None:
     measured = gauges.boundary(record, 200 * MIB, None)
     assert measured is not None
     assert measured.persistent_bytes == 250 * MIB
-    assert gauges.resident_bytes == 250 * MIB
+    assert sum(gauges.held("host").values()) == 250 * MIB
 
 
 def test_small_changes_are_not_told() -> None:
@@ -316,7 +316,7 @@ def test_kernels_of_a_server_that_is_gone_are_forgotten_after_a_while() -> None:
         def end(self, record: Record) -> None:
             ended.append(record)
 
-    servers = Servers(records, Ends(), clock, "host", lambda: None)  # type: ignore[arg-type]
+    servers = Servers(records, Ends(), clock, lambda: "host", lambda: None)  # type: ignore[arg-type]
     server = Listener(clock)
     servers.announce(server, Announce(1, "s1", "a-long-token", 1))
     for connected, seconds in (([server], 1000.0), ([], FORSAKEN_S - 1), ([server], 1.0), ([], FORSAKEN_S - 1)):
@@ -332,7 +332,7 @@ def test_kernels_of_a_server_that_is_gone_are_forgotten_after_a_while() -> None:
 def test_an_end_that_was_seen_from_two_sides_is_one(stage: Stage) -> None:
     """The sampling looks in a thread; meanwhile the pidfd told of the same process."""
     record = stage.open("s1")
-    gauges = Gauges(HostDevice(4096 * MIB), stage.clock)
+    gauges = Gauges({"host": HostDevice(4096 * MIB)}, stage.clock)
     closed: list[Record] = []
     log = logging.getLogger("guests")
     guests = Guests(stage.records, gauges, stage.clock, stage.told, lambda _: None, closed.append, log)

@@ -153,13 +153,15 @@ def test_the_host_moves_nothing_and_says_so() -> None:
 
 
 def test_a_given_capacity_is_for_sessions_alone() -> None:
-    assert HostDevice(16 * MIB).figures(session_bytes=5) == Figures(16 * MIB, 0, 0)
+    assert HostDevice(16 * MIB).figures({7: 5}) == Figures(16 * MIB, 0, 0)
 
 
 def test_without_a_capacity_the_machines_memory_is_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "memory", lambda: machine.Memory(1000 * MIB, 400 * MIB, "machine"))
-    assert HostDevice().figures(100 * MIB) == Figures(1000 * MIB, 300 * MIB, int(1000 * MIB * RESERVE_SHARE))
-    assert HostDevice().figures(500 * MIB).foreign_bytes == 0
+    assert HostDevice().figures({7: 60 * MIB, 8: 40 * MIB}) == Figures(
+        1000 * MIB, 300 * MIB, int(1000 * MIB * RESERVE_SHARE)
+    )
+    assert HostDevice().figures({7: 500 * MIB}).foreign_bytes == 0
 
 
 def test_this_machines_memory_is_read() -> None:
@@ -265,7 +267,6 @@ def test_auto_picks_the_host_where_no_driver_is_and_says_so() -> None:
     choice = choose("auto", 16 * MIB, driver=lambda: False)
     assert [device.id for device in choice.devices] == ["host"]
     assert choice.why == "The host device was picked: no NVIDIA driver is here"
-    assert "a GPU is here" in choose("auto", driver=lambda: True).why
 
 
 def test_the_host_can_be_chosen() -> None:
@@ -275,8 +276,6 @@ def test_the_host_can_be_chosen() -> None:
 def test_a_gpu_that_is_not_there_is_told() -> None:
     with pytest.raises(DeviceError, match="no NVIDIA driver is on this machine"):
         choose("cuda", driver=lambda: False)
-    with pytest.raises(DeviceError, match="this version governs the host device alone"):
-        choose("cuda", driver=lambda: True)
 
 
 def test_an_unknown_kind_of_device_is_told() -> None:

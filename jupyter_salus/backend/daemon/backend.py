@@ -1,6 +1,6 @@
 """The backend put together: who hears which message, and what follows from each event.
 
-Reads as the list of its parts. One device, so far: the host.
+Reads as the list of its parts.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from .listening import Listening
 from .loop import Loop
 from .members import Members
 from .metrics import Metrics
+from .placement import Placement
 from .powers import powers
 from .profiles import Profiles
 from .records import Record, Records
@@ -76,7 +77,7 @@ class Backend:
     def __init__(
         self,
         address: Address,
-        device: Device,
+        devices: Sequence[Device],
         state: Path,
         clock: Clock,
         log: logging.Logger,
@@ -89,7 +90,7 @@ class Backend:
         self.log = log
         self.clock = clock
         self.policy = policy
-        self.device = device
+        self.devices = {device.id: device for device in devices}
         self.exit_when_idle_s = exit_when_idle_s
         config = config if config is not None else Config()
         self.sharing = sharing
@@ -98,7 +99,7 @@ class Backend:
         self.connections: set[Connection] = set()
         self.records = Records()
         self.loop = Loop(Scheduler(config), clock, log, debug)
-        self.gauges = Gauges(device, clock)
+        self.gauges = Gauges(self.devices, clock)
         self.profiles = Profiles(state / "profiles.json", log)
         self.journal = Journal(state / journal_name(address), config, secrets.token_hex(8))
         self.chronicle = Chronicle(clock, state / journal_name(address, "words"))
@@ -108,12 +109,25 @@ class Backend:
         self.admin = Admin(self.shares, self.listening, lambda: self.connections)
         self.metrics = Metrics()
         self.history = History()
-        devices = {device.id: device}
-        self.feed = Feed(self.loop.scheduler, self.records, devices, clock, self.history, self._row, sharing.names_told)
+        self.feed = Feed(
+            self.loop.scheduler, self.records, self.devices, clock, self.history, self._row, sharing.names_told
+        )
         self.guests = Guests(self.records, self.gauges, clock, self.loop.tell, self._profile, self._closed, log)
-        self.servers = Servers(self.records, self.guests, clock, device.id, self.feed.touch, self.shares.seat)
-        self.verbs = Verbs(self.records, devices, self.profiles, self.shares, self.loop.tell, self._retire)
-        self.sampling = Sampling(device, self.records, self.gauges, clock, self.loop.tell, self.guests.look, log)
+        self.sampling = Sampling(
+            self.devices,
+            self.records,
+            self.gauges,
+            clock,
+            self.loop.tell,
+            self.guests.look,
+            lambda device, listed: None,
+            log,
+        )
+        self.placement = Placement(self.devices, self.records, self.gauges, self.sampling)
+        self.servers = Servers(
+            self.records, self.guests, clock, self.placement.device, self.feed.touch, self.shares.seat
+        )
+        self.verbs = Verbs(self.records, self.devices, self.profiles, self.shares, self.loop.tell, self._retire)
         effects = Effects(self.records, clock, self.loop.tell, self.feed.explain, log)
         self.loop.carry_out = effects.carry_out
         self.loop.took = self.metrics.took
@@ -126,10 +140,12 @@ class Backend:
         """Listen, call `ready`, and run until stopped. The order of the end: no new peers, no peers, the rest written."""
         self.sampling.first()
         if self.policy != "fair":
-            self.loop.tell(PolicyChanged(self.device.id, self.policy))
+            for id in self.devices:
+                self.loop.tell(PolicyChanged(id, self.policy))
         await self.listening.start(self._connected)
         self.admin.reopen(self.log)
-        self.words.add(f"The backend started: version {VERSION}, pid {os.getpid()}, {self.device.name}")
+        names = ", ".join(device.name for device in self.devices.values())
+        self.words.add(f"The backend started: version {VERSION}, pid {os.getpid()}, {names}")
         self.log.info("Serving %s with pid %d, version %s", self.listening.address.path, os.getpid(), VERSION)
         tasks = [asyncio.create_task(self._guarded(self.sampling.run())), asyncio.create_task(self._tidy())]
         try:
@@ -166,18 +182,18 @@ class Backend:
         if hello.role not in ROLES:
             raise BadValue(f"cannot welcome a peer of role {hello.role[:80]!r}: {', '.join(ROLES)} are known")
         if hello.role == "guard":
-            raise NotPossible(f"cannot take a guard: the device {self.device.id} has none")
+            raise NotPossible(f"cannot take a guard: {', '.join(self.devices)} has none")
         if hello.role != "guest":
             connection.say(Welcome(version, VERSION, os.getpid()))
             return
-        can = self.device.capabilities()
         if hello.key is None and hello.session is not None:
             self.shares.admit(connection.owner, hello.session)
-        record = self.guests.admit(connection, hello, self.device.id)
+        record = self.guests.admit(connection, hello, self.placement.device())
         wishes = self.profiles.wishes(record.owner.key, record.session)
         if wishes is not None and record.core_id is None:
             record.priority, record.pinned = wishes
         self.shares.opening(record)
+        can = self.devices[record.device].capabilities()
         connection.say(Welcome(version, VERSION, os.getpid(), key=record.key, memory_mode=can.memory_mode))
         self.guests.open(connection, record, hello, can.moves)
         self.feed.touch()
@@ -222,7 +238,7 @@ class Backend:
         match said:
             case Announce():
                 full = self.servers.announce(connection, said)
-                connection.say(Done(said.request, {"unmanaged": full} if full is not None else None))
+                connection.say(Done(said.request, self._announced(said.session, full)))
                 return
             case Launched():
                 self.servers.launched(connection, said)
@@ -234,6 +250,13 @@ class Backend:
                 self.servers.interrupt(connection, said)
                 return
         connection.say(Done(said.request))
+
+    def _announced(self, session: str, full: str | None) -> dict[str, Any] | None:
+        """What a server is told of the kernel that it announced."""
+        if full is not None:
+            return {"unmanaged": full}
+        told = self.placement.told(self.records.found(session).device)
+        return told if told["uuid"] is not None else None
 
     def _connected(self, door: Door) -> Connection:
         connection = Connection(self, door, self.clock.now, self.log)

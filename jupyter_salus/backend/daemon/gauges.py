@@ -10,7 +10,8 @@ Small changes aren't told, so that nobody is woken by the breathing of an alloca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..core.events import MemoryMeasured
 from ..devices.base import Device, Usage
@@ -34,24 +35,43 @@ class _Gauge:
     children_bytes: int = 0
     told_persistent: int = -1
     told_ephemeral: int = 0
+    #: What the last sample showed of the process itself.
+    own_bytes: int = 0
+    #: Of a guarded session: what its guards say.
+    by_pid: dict[int, int] = field(default_factory=dict)
 
 
 class Gauges:
-    """One gauge for each session that the core knows."""
+    """One gauge for each session that the core knows, except guarded ones: their guards say what they hold."""
 
-    def __init__(self, device: Device, clock: Clock) -> None:
-        self.device = device
+    def __init__(self, devices: Mapping[str, Device], clock: Clock) -> None:
+        self._devices = devices
+        #: Devices that show a process's memory from outside alone: what its guest says of itself is of another kind.
+        self._outside = {id for id, device in devices.items() if device.capabilities().memory_mode != "host"}
         self._clock = clock
         self._gauges: dict[Record, _Gauge] = {}
 
-    @property
-    def resident_bytes(self) -> int:
-        """What all sessions hold, as measured last."""
-        return sum(max(gauge.persistent_bytes, gauge.peak_bytes) for gauge in self._gauges.values())
+    def held(self, device: str) -> dict[int, int]:
+        """What sessions hold of a device, by process, as measured last; children's is their session's."""
+        held: dict[int, int] = {}
+        for record, gauge in self._gauges.items():
+            if record.device == device:
+                amounts = gauge.by_pid if gauge.by_pid else {record.pid: max(gauge.persistent_bytes, gauge.peak_bytes)}
+                for pid, amount in amounts.items():
+                    held[pid] = held.get(pid, 0) + amount
+        return held
+
+    def holds(self, record: Record, by_pid: dict[int, int]) -> None:
+        """A guarded session's own figures, by process."""
+        gauge = self._gauges.get(record)
+        if gauge is not None:
+            gauge.by_pid = by_pid
 
     def opened(self, record: Record, said_bytes: int | None) -> int:
         """A session opens: its P to begin with, as its guest says it; what it held before it came back, otherwise."""
         before = self._gauges.get(record, _Gauge())
+        if record.device in self._outside:
+            said_bytes = None
         held = max(0, said_bytes) if said_bytes is not None else before.persistent_bytes
         self._gauges[record] = _Gauge(held, held, held, self._clock.now(), told_persistent=held)
         return held
@@ -65,6 +85,8 @@ class Gauges:
         gauge = self._gauges.get(record)
         if gauge is None:
             return None
+        if record.device in self._outside:
+            resident_bytes, peak_bytes = gauge.own_bytes, None
         before, now = gauge.persistent_bytes, resident_bytes + gauge.children_bytes
         peak = max(gauge.peak_bytes, now, (peak_bytes or 0) + gauge.children_bytes if peak_bytes else 0)
         self._begin(gauge, now)
@@ -76,7 +98,7 @@ class Gauges:
         if gauge is None:
             return None
         record.pids = usage.pids
-        gauge.children_bytes = usage.children_bytes
+        gauge.children_bytes, gauge.own_bytes = usage.children_bytes, usage.own_bytes
         if record.epoch is None:
             self._begin(gauge, usage.resident_bytes)
             return self._told(record, gauge, None)
@@ -93,7 +115,7 @@ class Gauges:
     def free(self, record: Record) -> bool:
         """Whether the device shows nothing of a session any more, nor of the children that were seen with it."""
         pids = record.pids or ((record.pid,) if record.pid else ())
-        return not pids or self.device.remains(pids) is None
+        return not pids or self._devices[record.device].remains(pids) is None
 
     def _begin(self, gauge: _Gauge, held_bytes: int) -> None:
         gauge.persistent_bytes = gauge.peak_bytes = gauge.low_bytes = held_bytes

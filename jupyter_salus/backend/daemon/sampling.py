@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...errors import SalusError
 from ..core.events import DeviceMeasured, Event
-from ..devices.base import Capabilities, Device, Figures, Usage
+from ..devices.base import Device, Figures, Usage
 from .clock import Clock
 from .gauges import Gauges
 from .records import Record, Records
@@ -32,43 +32,61 @@ _Asked = tuple[Record, int, tuple[int, ...] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one look found: usage by record, records of whose processes nothing is left, totals where they were due."""
+    """What one look found: usage by record, records of whose processes nothing is left, totals where they were due, and
+    what each process holds as far as the device tells by itself."""
 
     usages: dict[Record, Usage]
     freed: list[Record]
-    figures: Figures | None
+    figures: dict[str, Figures]
+    listed: dict[str, Mapping[int, int]]
     seconds: float
 
 
 class Sampling:
-    """Runs until cancelled. `leave(record)` is called where nothing is left of a leaving session."""
+    """Runs until cancelled. `leave(record)` is called where nothing is left of a leaving session; `listed(device, bytes)`
+    with what each process of a device holds, where the device tells."""
 
     def __init__(
         self,
-        device: Device,
+        devices: Mapping[str, Device],
         records: Records,
         gauges: Gauges,
         clock: Clock,
         tell: Callable[[Event], None],
         leave: Callable[[Record], None],
+        listed: Callable[[str, Mapping[int, int]], None],
         log: logging.Logger,
     ) -> None:
-        self._device = device
-        self._can: Capabilities = device.capabilities()
+        self._devices = devices
+        self._can = {id: device.capabilities() for id, device in devices.items()}
         self._records = records
         self._gauges = gauges
         self._clock = clock
         self._tell = tell
         self._leave = leave
+        self._listed = listed
         self._log = log
-        self._told: Figures | None = None
+        #: The totals of each device as they were told last.
+        self.told: dict[str, Figures] = {}
         self._idle_due = 0.0
         self._totals_due = 0.0
         self.healthy = True
 
     def first(self) -> None:
-        """Tell the core of the device, before anybody else comes."""
-        self._tell_totals(self._device.figures(0))
+        """Tell the core of the devices, before anybody else comes. Raises `DeviceError`."""
+        for id, device in self._devices.items():
+            self._tell_totals(id, device.figures({}))
+
+    async def look_at(self, id: str) -> bool:
+        """Look at a device's totals now, and tell them whatever they are; False if it can't be looked at."""
+        held = self._gauges.held(id)
+        try:
+            figures = await asyncio.to_thread(self._devices[id].figures, held)
+        except SalusError as error:
+            self._log.warning("The device %s can't be looked at: %s", id, error)
+            return False
+        self._tell_totals(id, figures, whatever=True)
+        return True
 
     async def run(self) -> None:
         """Look, tell, rest, for ever."""
@@ -83,12 +101,12 @@ class Sampling:
                 continue
             asked = [(one, one.pid, one.pids if one.leaving else None) for one in records if one.pid]
             apart = {one.pid for one in self._records.by_core.values() if one.pid}
-            held = self._gauges.resident_bytes if totals_due else None
+            held = {id: self._gauges.held(id) for id in self._devices} if totals_due else {}
             try:
                 look = await asyncio.to_thread(self._look, asked, apart, held)
             except (SalusError, OSError) as error:
                 if self.healthy:
-                    self._log.warning("The device %s can't be looked at: %s", self._device.id, error)
+                    self._log.warning("A device can't be looked at: %s", error)
                 self.healthy = False
                 await asyncio.sleep(IDLE_S)
                 continue
@@ -102,21 +120,23 @@ class Sampling:
             busy_s = max(BUSY_S, look.seconds / BUSY_SHARE if not idle_due else 0.0)
             await asyncio.sleep(busy_s)
 
-    def _look(self, asked: list[_Asked], apart: set[int], held_bytes: int | None) -> _Look:
-        """In the thread: nothing of the loop's is touched. `held_bytes`: what sessions hold, where totals are due."""
+    def _look(self, asked: list[_Asked], apart: set[int], held: dict[str, dict[int, int]]) -> _Look:
+        """In the thread: nothing of the loop's is touched. `held`: what sessions hold, of devices whose totals are due."""
         started = self._clock.now()
         usages: dict[Record, Usage] = {}
         freed: list[Record] = []
         for record, pid, leaving in asked:
-            usage = self._device.usage(pid, apart)
+            device = self._devices[record.device]
+            usage = device.usage(pid, apart)
             if usage is None and leaving is not None:
-                usage = self._device.remains(leaving)
+                usage = device.remains(leaving)
                 if usage is None:
                     freed.append(record)
             if usage is not None:
                 usages[record] = usage
-        figures = self._device.figures(held_bytes) if held_bytes is not None else None
-        return _Look(usages, freed, figures, self._clock.now() - started)
+        listed = {id: device.listed() for id, device in self._devices.items()}
+        figures = {id: self._devices[id].figures(amounts) for id, amounts in held.items()}
+        return _Look(usages, freed, figures, listed, self._clock.now() - started)
 
     def _told_all(self, look: _Look) -> None:
         for record, usage in look.usages.items():
@@ -127,26 +147,27 @@ class Sampling:
         for record in look.freed:
             if record.leaving:
                 self._leave(record)
-        if look.figures is not None:
-            self._tell_totals(look.figures)
+        for id, listed in look.listed.items():
+            self._listed(id, listed)
+        for id, figures in look.figures.items():
+            self._tell_totals(id, figures)
 
-    def _tell_totals(self, figures: Figures) -> None:
-        if self._told is not None:
-            step = TOTALS_STEP * figures.capacity_bytes
-            if (
-                figures.capacity_bytes == self._told.capacity_bytes
-                and abs(figures.foreign_bytes - self._told.foreign_bytes) < step
-            ):
+    def _tell_totals(self, id: str, figures: Figures, whatever: bool = False) -> None:
+        told = self.told.get(id)
+        if told is not None:
+            step = 1 if whatever else TOTALS_STEP * figures.capacity_bytes
+            same = figures.capacity_bytes == told.capacity_bytes
+            if same and abs(figures.foreign_bytes - told.foreign_bytes) < step:
                 return
-        self._told = figures
+        self.told[id] = figures
         self._said(
             DeviceMeasured(
-                device=self._device.id,
+                device=id,
                 capacity_bytes=figures.capacity_bytes,
                 foreign_bytes=figures.foreign_bytes,
                 reserve_bytes=figures.reserve_bytes,
-                moves=self._can.moves,
-                side_by_side=self._can.side_by_side,
+                moves=self._can[id].moves,
+                side_by_side=self._can[id].side_by_side,
             )
         )
 

@@ -18,21 +18,21 @@ FORSAKEN_S = 60.0
 
 class Servers:
     """`touch()` is called when the state may have changed without an event of the core; `seat(owner, session)` says why
-    another session can't be, if it can't."""
+    another session can't be, if it can't; `place()` names the device where the next one begins."""
 
     def __init__(
         self,
         records: Records,
         guests: Guests,
         clock: Clock,
-        device: str,
+        place: Callable[[], str],
         touch: Callable[[], None],
         seat: Callable[[Owner, str], str | None] = lambda owner, session: None,
     ) -> None:
         self._records = records
         self._guests = guests
         self._clock = clock
-        self._device = device
+        self._place = place
         self._touch = touch
         self._seat = seat
 
@@ -44,7 +44,7 @@ class Servers:
             raise BadValue(f"cannot announce {said.session} with priority {said.priority!r}: {', '.join(PRIORITIES)}")
         before = self._records.by_session.get(said.session)
         full = self._seat(connection.owner, said.session)
-        record = self._records.announced(said, connection.owner, self._device, self._clock.wall())
+        record = self._records.announced(said, connection.owner, self._place(), self._clock.wall())
         if before is not None and before is not record and before.core_id is None:
             self._guests.end(before)
             self._records.by_session[said.session] = record

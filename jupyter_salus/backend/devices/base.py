@@ -7,7 +7,7 @@ some milliseconds and are made from a worker thread, one at a time, except `aliv
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,8 +57,12 @@ class Device(Protocol):
         """Asked once, at start."""
         ...
 
-    def figures(self, session_bytes: int) -> Figures:
-        """The totals now. `session_bytes` is what sessions hold, so that the rest can be told as foreign use."""
+    def figures(self, held: Mapping[int, int]) -> Figures:
+        """The totals now. `held`: what sessions hold by process, so that the rest can be told as foreign use."""
+        ...
+
+    def listed(self) -> Mapping[int, int]:
+        """What each process holds, of those that the device itself tells; none where it tells of none."""
         ...
 
     def usage(self, pid: int, apart: Collection[int] = ()) -> Usage | None:

@@ -1,4 +1,4 @@
-"""Which device a backend governs, by its setting and by what is there."""
+"""Which devices a backend governs, by its settings and by what is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 
 from ...errors import BadValue, DeviceError
 from .base import Device
+from .cuda import CudaDevice
 from .host import HostDevice
+from .nvml import CHECKPOINT_DRIVER, Nvml
 
 KINDS = ("auto", "cuda", "host")
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -34,19 +36,60 @@ def driver_found() -> bool:
     return True
 
 
-def choose(kind: str, capacity_bytes: int | None = None, driver: Callable[[], bool] = driver_found) -> Choice:
-    """The devices for `auto`, `cuda` or `host`. Raises `DeviceError` for `cuda` where it can't be had, `BadValue`."""
+def choose(
+    kind: str,
+    capacity_bytes: int | None = None,
+    reserve_bytes: int | None = None,
+    driver: Callable[[], bool] = driver_found,
+    library: Callable[[], Nvml] = Nvml,
+) -> Choice:
+    """The devices for `auto`, `cuda` or `host`. Raises `DeviceError` for `cuda` where it can't be had, `BadValue`.
+
+    Capacity and reserve are each device's. `auto` takes the GPUs where there are some that can be governed.
+    """
     if kind == "host":
         return Choice((HostDevice(capacity_bytes),), "The host device was chosen: RAM and turns are governed")
     if kind == "cuda":
-        if not driver():
-            raise DeviceError(
-                "cannot govern a GPU: no NVIDIA driver is on this machine; `--device host` governs RAM and turns"
-            )
-        raise DeviceError("cannot govern a GPU: this version governs the host device alone; choose `--device host`")
+        return _gpus(capacity_bytes, reserve_bytes, driver, library)
     if kind == "auto":
-        found = (
-            "a GPU is here, but this version governs the host device alone" if driver() else "no NVIDIA driver is here"
-        )
-        return Choice((HostDevice(capacity_bytes),), f"The host device was picked: {found}")
+        if not driver():
+            return Choice((HostDevice(capacity_bytes),), "The host device was picked: no NVIDIA driver is here")
+        try:
+            return _gpus(capacity_bytes, reserve_bytes, driver, library)
+        except DeviceError as error:
+            return Choice((HostDevice(),), f"The host device was picked: {error.message}")
     raise BadValue(f"cannot govern a device of kind {kind!r}: {', '.join(KINDS)} are known")
+
+
+def _gpus(
+    capacity_bytes: int | None, reserve_bytes: int | None, driver: Callable[[], bool], library: Callable[[], Nvml]
+) -> Choice:
+    if not driver():
+        raise DeviceError(
+            "cannot govern a GPU: no NVIDIA driver is on this machine; `--device host` governs RAM and turns"
+        )
+    nvml = library()
+    cards = nvml.cards()
+    shareable = [card for card in cards if card.unshareable is None]
+    if not cards:
+        raise DeviceError("cannot govern a GPU: the driver finds none on this machine")
+    if not shareable:
+        raise DeviceError(f"cannot govern gpu:{cards[0].index} ({cards[0].name}): {cards[0].unshareable}")
+    devices = tuple(CudaDevice(nvml, card, capacity_bytes, reserve_bytes) for card in shareable)
+    why = f"{len(devices)} of {len(cards)} GPUs, driver {nvml.driver}"
+    if nvml.driver_major < CHECKPOINT_DRIVER:
+        why += f" (contexts can go out from driver {CHECKPOINT_DRIVER} on)"
+    if mps_runs():
+        why += "; MPS runs: its clients share one context, and one that fails ends them all"
+    return Choice(devices, why)
+
+
+def mps_runs(processes: Path = Path("/proc")) -> bool:
+    """Whether the control daemon of MPS runs, whose clients are one process to the driver."""
+    for entry in processes.glob("[0-9]*/comm"):
+        try:
+            if entry.read_text().startswith("nvidia-cuda-mps"):
+                return True
+        except OSError:
+            continue  # it ended meanwhile
+    return False

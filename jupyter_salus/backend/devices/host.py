@@ -8,7 +8,7 @@ without one it is the machine's memory (or the control group's), what others use
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from . import machine, processes
 from .base import Capabilities, Figures, Usage
@@ -39,13 +39,17 @@ class HostDevice:
             },
         )
 
-    def figures(self, session_bytes: int) -> Figures:
+    def figures(self, held: Mapping[int, int]) -> Figures:
         """The budget, or the machine's memory with what others use of it."""
         if self._capacity_bytes is not None:
             return Figures(self._capacity_bytes, 0, 0)
         found = machine.memory()
-        foreign = min(found.total_bytes, max(0, found.used_bytes - session_bytes))
+        foreign = min(found.total_bytes, max(0, found.used_bytes - sum(held.values())))
         return Figures(found.total_bytes, foreign, int(found.total_bytes * RESERVE_SHARE))
+
+    def listed(self) -> Mapping[int, int]:
+        """Nothing: memory in RAM is asked for by process."""
+        return {}
 
     def usage(self, pid: int, apart: Collection[int] = ()) -> Usage | None:
         """Resident memory of the process, and what its children hold on top."""
