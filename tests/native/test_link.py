@@ -70,6 +70,32 @@ def test_a_connection_that_ends_is_made_again_and_the_turn_goes_on(world: World)
     assert backend.guard(2).wait("hello")["evicted_bytes"] == 8 * MIB
 
 
+def test_where_the_backend_governs_no_device_nobody_waits(world: World) -> None:
+    backend = world.backend(easy=False)
+    child = world.child(JUPYTER_SALUS_PATIENCE_S="3600")
+    starting = child.begin("globals().update(context=start())")
+    guard = backend.guard()
+    guard.wait("hello")
+    guard.say("failed", code="not_possible", message="cannot take in a guard: the device is this host's memory")
+    child.end(starting)
+    child.do("call('cuCtxSetCurrent', context); a = alloc(4 << 20); write(a, b'x' * 100)")
+    assert child.state()["failed_open"] == 1
+    guard.wait_closed()
+
+
+def test_another_refusal_is_no_reason_to_open(world: World) -> None:
+    backend = world.backend(easy=False)
+    child = world.child()
+    starting = child.begin("globals().update(context=start())")
+    backend.guard().say("failed", code="unknown_session", message="not yet")
+    again = backend.guard(1)
+    again.welcome()
+    again.wait("touched")
+    assert not child.ready(starting)
+    again.open()
+    child.end(starting)
+
+
 def test_waits_are_told_to_a_backend_that_came_back(world: World) -> None:
     backend = world.backend()
     child = begin(world)

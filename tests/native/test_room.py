@@ -110,6 +110,28 @@ def test_growth_beyond_the_limit_is_asked_for_before_it_is_mapped(world: World) 
     assert child.do("memory()[1]") == 64 * MIB
 
 
+def test_what_is_granted_is_asked_for_beyond_and_shows_in_no_total(world: World) -> None:
+    backend = world.backend(easy=False)
+    child = world.child()
+    starting = child.begin("globals().update(context=start())")
+    guard = backend.guard()
+    guard.welcome()
+    guard.wait("touched")
+    guard.open(granted_bytes=32 * MIB)
+    child.end(starting)
+    child.do("call('cuCtxSetCurrent', context); a = alloc(24 << 20)")
+    assert child.do("memory()[1]") == 256 * MIB
+    waiting = child.begin("call('cuCtxSetCurrent', context); b = alloc(16 << 20)")
+    wanted = guard.wait("room_wanted")
+    assert (wanted["bytes"], wanted["persistent_bytes"]) == (16 * MIB, 24 * MIB)
+    guard.say("room_granted", ticket=wanted["ticket"], granted_bytes=40 * MIB)
+    child.end(waiting)
+    guard.say("device_memory", granted_bytes=64 * MIB)
+    guard.say("ping")
+    guard.wait("pong")
+    child.do("c = alloc(24 << 20)")
+
+
 def test_a_context_waits_for_room_too(world: World) -> None:
     other = world.child(guard=None)
     other.do("start(); taken = alloc(248 << 20)")

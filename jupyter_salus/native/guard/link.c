@@ -24,6 +24,7 @@
 
 enum { MOST_FRAME = 64 << 10, MOST_OUT = 256 << 10, PROTOCOL = 1 };
 #define PING_S 3.0
+#define REFUSED_S 30.0
 #define REPORT_S 0.25
 
 pthread_mutex_t link_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -339,6 +340,15 @@ static void add_order(enum order_kind kind, const struct json_object *message)
         say_error("too_many_orders", "too many orders wait to be carried out");
 }
 
+/* The backend there governs no device of ours: that is as good as nobody, and needs no patience to be sure. */
+static void refused(void)
+{
+    pthread_mutex_lock(&link_lock);
+    l.unanswered_since = clock_now() - l.patience - 1;
+    pthread_mutex_unlock(&link_lock);
+    l.pause = REFUSED_S;
+}
+
 /* One message of the backend. 0: it can't be talked with. */
 static int hear(const struct json_object *message)
 {
@@ -361,8 +371,12 @@ static int hear(const struct json_object *message)
     }
     if (strcmp(kind, "welcome") == 0)
         return welcomed || welcome(message);
-    if (!welcomed)
+    if (!welcomed) {
+        const char *code = strcmp(kind, "failed") == 0 ? json_text(message, "code", "") : "";
+        if (strcmp(code, "not_possible") == 0)
+            refused();
         return 0; /* refused, or not our protocol */
+    }
     for (unsigned i = 0; i < sizeof ordered / sizeof *ordered; i++)
         if (strcmp(kind, ordered[i].kind) == 0) {
             take_figures(message);
@@ -439,7 +453,7 @@ static void hang_up(void)
     pthread_mutex_unlock(&link_lock);
     /* Once at once; a peer that hangs up again and again is tried less and less often. */
     l.next_try = clock_now() + l.pause;
-    l.pause = l.pause < 0.5 ? l.pause * 2 + 0.02 : 1;
+    l.pause = l.pause < 0.5 ? l.pause * 2 + 0.02 : l.pause < REFUSED_S ? 1 : REFUSED_S;
 }
 
 static void connect_now(void)
@@ -455,7 +469,7 @@ static void connect_now(void)
         return;
     if (connect(fd, (struct sockaddr *)&to, sizeof to)) {
         close(fd);
-        l.pause = l.pause < 0.5 ? l.pause * 2 + 0.02 : 1;
+        l.pause = l.pause < 0.5 ? l.pause * 2 + 0.02 : 1; /* another backend may come soon, which governs it */
         return;
     }
     pthread_mutex_lock(&link_lock);
@@ -526,7 +540,7 @@ static void *link_run(void *unused)
         if (l.fd >= 0 && l.out_used)
             of[1].events |= POLLOUT;
         /* Nothing to wait for but words: a long rest. Something is due in time: a short one. */
-        int due = l.fd < 0 || atomic_load(&l.changed) || l.unanswered_since > 0;
+        int due = (l.fd < 0 || atomic_load(&l.changed) || l.unanswered_since > 0) && l.pause < REFUSED_S;
         int rest = due ? 100 : gate_waiting() || room_waiting() ? 1000 : 5000;
         poll(of, l.fd >= 0 ? 2 : 1, rest);
         if (of[0].revents) {
