@@ -36,6 +36,8 @@ COMMAND = "jupyter salus backend"
 #: Set to check the core's invariants after each event; a backend whose books are wrong ends with this status.
 DEBUG_VARIABLE = "JUPYTER_SALUS_DEBUG"
 BROKEN = 70
+#: How long the thread that looks at processes may keep the loop from running, in seconds.
+SWITCH_S = 0.0005
 
 
 class BackendApp(JupyterApp):
@@ -148,6 +150,7 @@ class BackendApp(JupyterApp):
             parse_bytes(self.reserve) if self.reserve else None,
         )
         raise_descriptor_limit()
+        sys.setswitchinterval(SWITCH_S)
         self.status = asyncio.run(self._run(choice))
 
     async def _run(self, choice: Choice) -> int:

@@ -51,7 +51,11 @@ class Hearer(Protocol):
         """The connection is over. Said once, also for one that never said hello."""
 
 
-class Connection(asyncio.Protocol):
+#: What all connections read into, one after the other: what is read is taken apart at once.
+_READ = memoryview(bytearray(256 * 1024))
+
+
+class Connection(asyncio.BufferedProtocol):
     """One peer. `door`: the socket that it came by, which says with its credentials whose it is."""
 
     def __init__(self, hearer: Hearer, door: Door, now: Callable[[], float], log: logging.Logger) -> None:
@@ -106,10 +110,14 @@ class Connection(asyncio.Protocol):
             self._log.info("The connection of %s ended within a frame", self)
         self._hearer.gone(self)
 
-    def data_received(self, data: bytes) -> None:
-        """asyncio: bytes came."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where to put what comes next. Without this it would allocate that much for each message."""
+        return _READ
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: so many bytes came."""
         try:
-            for wire in self._frames.feed(data):
+            for wire in self._frames.feed(bytes(_READ[:nbytes])):
                 if self._transport is None or self._transport.is_closing():
                     return
                 self._allowance -= 1

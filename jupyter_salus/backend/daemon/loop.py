@@ -1,6 +1,8 @@
 """The event pump: one event at a time into the core, its decisions out, a timer for its next deadline.
 
 An effect may tell of an event while another one is being handled (a refused eviction, say): it waits for its turn.
+Effects come first: a session waits for the message of its turn, nobody for the books. Those of the events that make up a
+hand-over are kept in the loop's next round.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from collections.abc import Callable, Sequence
 
 from ...errors import SalusError
 from ..core.decisions import Decision
-from ..core.events import DeadlineReached, Event
+from ..core.events import DeadlineReached, Event, IterationsFinished, TurnReleased, TurnRequested
 from ..core.scheduler import Scheduler
 from .clock import Clock
 
 #: Called after each event with it, its time and what was decided.
 Observer = Callable[[Event, float, Sequence[Decision]], None]
+#: Events that are frequent and hurried. None of them ends a session, so what the books say of it can be looked up later.
+_HURRIED = (IterationsFinished, TurnReleased, TurnRequested, DeadlineReached)
 
 
 class Loop:
@@ -32,6 +36,7 @@ class Loop:
         #: Called with the seconds that the core took over an event.
         self.took: Callable[[float], None] = _nothing
         self.broken = False
+        self._unbooked: list[tuple[Event, float, Sequence[Decision]]] = []
         self._log = log
         self._debug = debug
         self._waiting: deque[Event] = deque()
@@ -54,7 +59,8 @@ class Loop:
             self._arm()
 
     def stop(self) -> None:
-        """No more deadlines."""
+        """No more deadlines; the books are complete."""
+        self._book()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -73,10 +79,19 @@ class Loop:
         self.took(self.clock.now() - now)
         for decision in decisions:
             self.carry_out(decision)
-        for observer in self.observers:
-            observer(event, now, decisions)
+        self._unbooked.append((event, now, decisions))
+        if not isinstance(event, _HURRIED):
+            self._book()
+        elif len(self._unbooked) == 1:
+            asyncio.get_running_loop().call_soon(self._book)
         if self._debug:
             self._check(event)
+
+    def _book(self) -> None:
+        unbooked, self._unbooked = self._unbooked, []
+        for event, now, decisions in unbooked:
+            for observer in self.observers:
+                observer(event, now, decisions)
 
     def _check(self, event: Event) -> None:
         try:
@@ -90,7 +105,9 @@ class Loop:
         deadline = self.scheduler.next_deadline()
         if deadline == self._deadline and self._timer is not None:
             return
-        self.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._deadline = deadline
         if deadline is not None:
             loop = asyncio.get_running_loop()
