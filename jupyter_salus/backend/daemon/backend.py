@@ -105,7 +105,7 @@ class Backend:
         self.chronicle = Chronicle(clock, state / journal_name(address, "words"))
         self.words = Words(self.chronicle, self._mentioned)
         members = Members(state / journal_name(address, "members"), log)
-        self.shares = Shares(sharing.limits, members, self.records, self.loop.tell, log)
+        self.shares = Shares(sharing.limits, members, self.records, clock.now, self.loop.tell, log)
         self.admin = Admin(self.shares, self.listening, lambda: self.connections)
         self.metrics = Metrics()
         self.history = History()

@@ -85,6 +85,11 @@ class Connection(asyncio.BufferedProtocol):
         found: socket.socket = self._transport.get_extra_info("socket")
         return found
 
+    @property
+    def open(self) -> bool:
+        """Whether the peer is there still."""
+        return self._transport is not None and not self._transport.is_closing()
+
     def __str__(self) -> str:
         hub = f", hub user {self.door.hub_user}" if self.door.hub_user is not None else ""
         return f"{self.role} (pid {self.credentials.pid}, uid {self.credentials.uid}{hub})"

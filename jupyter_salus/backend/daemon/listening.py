@@ -40,12 +40,12 @@ class Listening:
         self._servers: list[asyncio.Server] = []
         self._made: list[str] = []
         self._of_users: dict[str, asyncio.Future[asyncio.Server]] = {}
-        self._protocol: Callable[[Door], asyncio.Protocol] | None = None
+        self._protocol: Callable[[Door], asyncio.BaseProtocol] | None = None
         if address.path not in self._inherited:
             prepare(address)
         self._lock = _locked(address)
 
-    async def start(self, protocol: Callable[[Door], asyncio.Protocol]) -> None:
+    async def start(self, protocol: Callable[[Door], asyncio.BaseProtocol]) -> None:
         """Listen; `protocol` makes that of a connection by the door it came through."""
         self._protocol = protocol
         # Local users reach a shared backend by their uid; anybody else's sockets are for their user alone.

@@ -54,6 +54,8 @@ class Record:
     forsaken_at: float | None = None
     unmanaged_reason: str | None = None
     leaving: bool = False
+    #: The server said that it ended the kernel: it isn't restarting.
+    ended: bool = False
     #: The turn that it was told it has.
     epoch: int | None = None
     #: It has used its device, or came back from where it may have.

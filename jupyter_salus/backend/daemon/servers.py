@@ -76,6 +76,7 @@ class Servers:
             record = self._own(connection, said.session)
         except UnknownSession:
             return
+        record.ended = True
         self._guests.end(record)
         self._touch()
 

@@ -10,17 +10,21 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ...errors import BadValue, OverLimit
 from ..core import events as core
 from ..core.events import Event, PriorityChanged
+from .connections import Connection
 from .limits import Limits, Rules, read
 from .members import Members
 from .records import Record, Records
 from .users import Owner, groups_of
+
+#: Seconds that a seat is kept for a kernel that restarts.
+SEAT_S = 60.0
 
 
 class Shares:
@@ -30,17 +34,26 @@ class Shares:
     """
 
     def __init__(
-        self, path: Path | None, members: Members, records: Records, tell: Callable[[Event], None], log: logging.Logger
+        self,
+        path: Path | None,
+        members: Members,
+        records: Records,
+        now: Callable[[], float],
+        tell: Callable[[Event], None],
+        log: logging.Logger,
     ) -> None:
         self.members = members
         self._path = path
         self._records = records
+        self._now = now
         self._tell = tell
         self._log = log
         self._stamp = _stamp(path)
         self._rules = _rules(path)
         #: What the core was told, by user.
         self._told: dict[str, Limits] = {}
+        #: Seats of kernels that may be restarting: their user, their server, and until when.
+        self._kept: dict[str, tuple[str, Connection, float]] = {}
         #: Device time of sessions that are closed, by user.
         self._used_s: Counter[str] = Counter()
 
@@ -59,8 +72,9 @@ class Shares:
         limits = self._known(owner.name)
         if limits.max_sessions is None:
             return None
-        seated = [one for one in self._records if one.user == owner.name and one.counts and not one.unmanaged_reason]
-        if len(seated) < limits.max_sessions or any(one.session == session for one in seated):
+        # By session: an earlier incarnation of a kernel that was restarted takes no second seat.
+        seated = {one.session for one in self._of(owner.name)} | self._kept_for(owner.name)
+        if len(seated) < limits.max_sessions or session in seated:
             return None
         return (
             f"cannot open another session of {owner.name}: there are {len(seated)}, the limit is {limits.max_sessions}; "
@@ -88,7 +102,10 @@ class Shares:
             )
 
     def closed(self, record: Record) -> None:
-        """A session is closed; what it used counts on for its user."""
+        """A session is closed; what it used counts on for its user. One whose server is there still, and hasn't said that
+        the kernel ended, may be restarting: its seat is kept for a while."""
+        if record.server is not None and not record.ended and not record.unmanaged_reason:
+            self._kept[record.session] = (record.user, record.server, self._now() + SEAT_S)
         self._used_s[record.user] += record.row.get("used_s", 0.0)
 
     def look(self) -> None:
@@ -123,6 +140,15 @@ class Shares:
         names = dict.fromkeys([*self._told, *self.members.names(), *(one.user for one in self._records)])
         return [self._row(name) for name in names if user in (None, name)]
 
+    def _kept_for(self, user: str) -> set[str]:
+        now = self._now()
+        self._kept = {id: seat for id, seat in self._kept.items() if seat[1].open and now < seat[2]}
+        return {id for id, seat in self._kept.items() if seat[0] == user}
+
+    def _of(self, user: str) -> Iterator[Record]:
+        """The user's records that have a seat."""
+        return (one for one in self._records if one.user == user and one.counts and not one.unmanaged_reason)
+
     def _row(self, name: str) -> dict[str, Any]:
         mine = [one for one in self._records if one.user == name and one.shown]
         rows = [one.row for one in mine if one.row]
@@ -131,7 +157,7 @@ class Shares:
             "groups": list(self.groups(name)),
             "limits": self.of(name).told(),
             "socket": self.members[name].socket,
-            "sessions": sum(one.counts and not one.unmanaged_reason for one in mine),
+            "sessions": len({one.session for one in self._of(name)}),
             "unmanaged": sum(one.unmanaged_reason is not None for one in mine),
             "waiting": sum(row["turn"] == "wanted" for row in rows),
             "persistent_bytes": sum(row["persistent_bytes"] for row in rows if row["residency"] != "evicted"),
@@ -149,7 +175,6 @@ class Shares:
                     user=user,
                     weight=limits.weight,
                     max_priority=limits.max_priority,
-                    max_sessions=limits.max_sessions,
                     persistent_bytes=limits.persistent_bytes,
                     host_bytes=limits.host_bytes,
                 )

@@ -1,0 +1,110 @@
+"""Who a peer is comes from the door: a hub user's own socket, whatever uid comes in by it; the user door's uid; the admin's."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from jupyter_salus.errors import BadValue, NotAllowed
+from jupyter_salus.protocol.client import Client
+from tests.hub.conftest import ADA, GRACE, Shared, as_user
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can come as another user")
+
+
+def test_whoever_comes_through_a_hub_users_door_is_that_user(shared: Shared) -> None:
+    """Two containers with the same uid, and a third whose user is root, aren't one another."""
+    anna, bert = shared.door_of("anna"), shared.door_of("bert")
+    key = shared.contained(anna, ADA, session="a1", name="a.ipynb").hear("welcome")["key"]
+    shared.contained(bert, ADA, session="b1").hear("welcome")
+    assert shared.contained(bert, 0, session="a1", key=key).hear("failed")["code"] == "not_allowed"
+    assert shared.at(bert, {"role": "guest", "session": "a1", "key": key}).hear("failed")["code"] == "not_allowed"
+    rows = {}
+    for who, path in (("anna", anna), ("bert", bert)):
+        with Client(path) as client:  # as root, which has no rights by that
+            rows[who] = {row["id"]: row for row in client.ask("state")["sessions"]}
+            other = "b1" if who == "anna" else "a1"
+            with pytest.raises(NotAllowed):
+                client.act("priority", other, "low")
+    assert (rows["anna"]["a1"]["own"], rows["anna"]["a1"]["name"], rows["anna"]["a1"]["user"]) == (
+        True,
+        "a.ipynb",
+        "anna",
+    )
+    assert (rows["bert"]["a1"]["own"], rows["bert"]["a1"]["name"], rows["bert"]["a1"]["user"]) == (False, None, None)
+    with shared.client_of(ADA) as local:  # the uid that is in both containers owns neither here
+        assert [row["own"] for row in local.ask("state")["sessions"]] == [False, False]
+
+
+def test_a_hub_user_and_a_unix_user_of_one_name_are_two(shared: Shared) -> None:
+    name = str(ADA)
+    shared.at(shared.door_of(name), {"role": "guest", "session": "hub"}).hear("welcome")
+    with shared.client_of(ADA) as local:
+        assert local.ask("state")["sessions"][0]["own"] is False
+        with pytest.raises(NotAllowed):
+            local.act("priority", "hub", "low")
+
+
+def test_other_local_users_reach_no_hub_users_door(shared: Shared) -> None:
+    door = Path(shared.door_of("anna"))
+    assert stat.S_IMODE(door.stat().st_mode) == 0o666  # any uid of the containers that it is mounted into
+    assert stat.S_IMODE(door.parent.parent.stat().st_mode) == 0o700
+    with as_user(GRACE), pytest.raises(PermissionError):
+        os.stat(door)
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", ".", "ö@example.org", "_2e"])
+def test_no_name_leaves_the_users_directory(shared: Shared, name: str) -> None:
+    door = Path(shared.door_of(name))
+    assert door.parent.parent == shared.directory / "users"
+    assert ".." not in door.parts
+    shared.at(str(door), {"role": "client"}).hear("welcome")
+
+
+def test_names_that_differ_have_doors_that_differ(shared: Shared) -> None:
+    names = ["a.b", "a_2eb", "a_b", "A.b", "a-b"]
+    assert len({shared.door_of(one) for one in names}) == len(names)
+
+
+def test_only_the_admin_door_makes_users_known_and_forgets_them(shared: Shared) -> None:
+    door = shared.door_of("anna")
+    talker = shared.at(door, {"role": "client"})
+    talker.hear("welcome")
+    with shared.client_of(0) as root, Client(door) as anna:
+        for client in (root, anna):
+            for verb in ("user", "forget"):
+                with pytest.raises(NotAllowed):
+                    client.act(verb, "anna", "{}")
+    with shared.client(admin=True) as admin:
+        assert admin.act("forget", "anna") == {"known": True}
+        assert admin.act("forget", "anna") == {"known": False}
+    assert talker.hang_up()
+    assert not Path(door).exists()
+    assert Path(door).parent.is_dir()  # it may be mounted still
+
+
+def test_what_is_said_of_a_user_is_checked(shared: Shared) -> None:
+    for said in ("[]", "{", '{"groups": "course"}', '{"limits": {"weight": 0}}', '{"uid": 0}', '{"socket": 1}'):
+        with pytest.raises(BadValue):
+            shared.user("eve", said)
+    with shared.client(admin=True) as admin:
+        assert "eve" not in [row["name"] for row in admin.ask("users")["users"]]
+
+
+def test_refusals_are_in_the_log_with_who_asked(shared: Shared) -> None:
+    with shared.client_of(GRACE) as grace, pytest.raises(NotAllowed):
+        grace.act("policy", "host", "fifo")
+    assert f"uid {GRACE}" in next(
+        line for line in shared.log().splitlines() if "Refused" in line and str(GRACE) in line
+    )
+
+
+def test_the_journal_in_words_names_ones_own_notebooks_alone(shared: Shared) -> None:
+    with as_user(ADA):
+        shared.at(shared.path, {"role": "guest", "session": "j1", "name": "secret.ipynb"}).hear("welcome")
+    with shared.client_of(GRACE) as grace, shared.client_of(ADA) as ada, shared.client(admin=True) as admin:
+        texts = ["\n".join(one["text"] for one in who.ask("journal")["entries"]) for who in (grace, ada, admin)]
+    assert ["secret.ipynb" in text for text in texts] == [False, True, True]
