@@ -32,7 +32,7 @@ class _Said:
 
     backend: object = None
     incarnation: int = 0
-    launched: tuple[int | None, str | None] | None = None
+    launched: tuple[int | None, str | None, str | None] | None = None
     notebook: Notebook | None = None
     ended: bool = False
 
@@ -48,6 +48,7 @@ class Enrolment:
     incarnation: int = 0
     pid: int | None = None
     unmanaged: str | None = None
+    unguarded: str | None = None
     ended: bool = False
     _said: _Said = field(default_factory=_Said)
     _speaking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -57,7 +58,7 @@ class Enrolment:
         self.token = secrets.token_urlsafe(24)
         self.incarnation += 1
         self.pid = None
-        self.unmanaged = None
+        self.unmanaged = self.unguarded = None
         self.ended = False
 
     @property
@@ -97,9 +98,10 @@ class Enrolment:
                 priority=self.priority,
             )
             said.incarnation, said.notebook, said.launched, said.ended = incarnation, notebook, None, False
-        launched = (self.pid, self.unmanaged)
-        if launched not in ((None, None), said.launched):
-            await peer.request(Launched, session=self.session, pid=self.pid, unmanaged=self.unmanaged)
+        launched = (self.pid, self.unmanaged, self.unguarded)
+        if launched not in ((None, None, None), said.launched):
+            pid, unmanaged, unguarded = launched
+            await peer.request(Launched, session=self.session, pid=pid, unmanaged=unmanaged, unguarded=unguarded)
             said.launched = launched
         notebook = self.notebook
         if said.notebook != notebook:

@@ -75,6 +75,11 @@ def variables(
     return found
 
 
+def variables_of_guard(socket: str, session: str) -> Mapping[str, str]:
+    """What the guard finds in the environment of a kernel that no guest can be put into."""
+    return {"JUPYTER_SALUS_SOCKET": socket, "JUPYTER_SALUS_SESSION": session}
+
+
 def _module_at(command: Sequence[str]) -> int | None:
     """The index of the option or file by which ipykernel is started, or None."""
     for at, (option, value) in enumerate(zip(command, [*command[1:], ""], strict=True)):

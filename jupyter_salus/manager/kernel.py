@@ -18,11 +18,12 @@ from traitlets import Bool, Unicode, observe
 from traitlets.config import LoggingConfigurable
 
 from .enrolment import Enrolment
-from .injection import Door, door_of, injected, prepend_boot_directory, variables
+from .injection import Door, door_of, injected, prepend_boot_directory, variables, variables_of_guard
 from .link import Link
 from .names import Notebook, at_start
 from .offer import offer
 from .opening import open_link
+from .preload import Preload, preload
 from .readiness import answers
 
 #: How long an interrupt waits for a kernel that is still starting, in seconds.
@@ -39,12 +40,19 @@ class SalusKernelManagerMixin(LoggingConfigurable):
     salus_socket = Unicode("", config=True, help="The backend's socket; empty: found as the documentation says.")
     salus_name = Unicode("", config=True, help="What the session is called; empty: after its notebook.")
     salus_path = Unicode("", config=True, help="The notebook's path, as shown; empty: as the server knows it.")
+    salus_guard = Bool(
+        True,
+        config=True,
+        help="Whether the guard is preloaded on a host with a GPU. Without it a kernel's memory stays on the device and "
+        "its turns end at boundaries only. JUPYTER_SALUS_GUARD=off in a kernelspec's environment does the same for one.",
+    )
     salus_priority = Unicode("", config=True, help="high, normal or low; empty: the backend's default.")
 
     #: The session with the backend; None for a kernel that has none.
     salus_enrolment: Enrolment | None = None
 
     _salus_door: Door | None = None
+    _salus_preload = Preload()
     _salus_up = False
     _salus_offering: asyncio.Task[None] | None = None
 
@@ -121,8 +129,15 @@ class SalusKernelManagerMixin(LoggingConfigurable):
         spec = self.kernel_spec  # type: ignore[attr-defined]
         launched_here = isinstance(self.provisioner, LocalProvisioner)  # type: ignore[attr-defined]
         self._salus_door = door = door_of(command, spec.language if spec else "", launched_here)
+        # In a thread: an interpreter met for the first time is started once.
+        self._salus_preload = Preload()
+        if launched_here:
+            self._salus_preload = await asyncio.to_thread(preload, command, dict(environment), self.salus_guard)
+        environment.update(self._salus_preload.variables)
         if door.kind != "closed":
             environment.update(self._salus_variables(link, enrolment))
+        elif self._salus_preload.guarded:
+            environment.update(variables_of_guard(link.address.path, enrolment.session))
         if door.kind == "extension":
             prepend_boot_directory(environment)
             command = injected(command)
@@ -149,7 +164,9 @@ class SalusKernelManagerMixin(LoggingConfigurable):
         if link is None or enrolment is None or door is None:
             return
         enrolment.pid = getattr(self.provisioner, "pid", None)  # type: ignore[attr-defined]
-        enrolment.unmanaged = door.reason if door.kind == "closed" else None
+        # A kernel that no guest can be put into is governed by the guard alone, where there is one.
+        enrolment.unmanaged = door.reason if door.kind == "closed" and not self._salus_preload.guarded else None
+        enrolment.unguarded = self._salus_preload.reason
         link.touch(enrolment)
         if door.kind == "offer":
             if self._salus_offering is not None:

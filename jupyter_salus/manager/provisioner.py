@@ -6,6 +6,7 @@ Under one of our own kernel managers it does what the local provisioner does, si
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import Any
@@ -14,11 +15,12 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from .enrolment import Enrolment
-from .injection import Door, door_of, injected, prepend_boot_directory, variables
+from .injection import Door, door_of, injected, prepend_boot_directory, variables, variables_of_guard
 from .kernel import SalusKernelManagerMixin
 from .link import Link
 from .names import Notebook, at_start
 from .opening import open_link
+from .preload import Preload, preload
 
 
 class SalusProvisioner(LocalProvisioner):
@@ -27,6 +29,7 @@ class SalusProvisioner(LocalProvisioner):
     salus_enrolment: Enrolment | None = None
     _salus_link: Link | None = None
     _salus_door: Door | None = None
+    _salus_preload = Preload()
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Announce the kernel, and put the guest into its command line and environment."""
@@ -54,7 +57,9 @@ class SalusProvisioner(LocalProvisioner):
         if link is not None and enrolment is not None and door is not None:
             enrolment.pid = self.pid
             # Whoever starts kernels this way executes cells at once, so there is no idle moment for an offer.
-            enrolment.unmanaged = None if door.kind == "extension" else door.reason
+            guarded = door.kind == "extension" or self._salus_preload.guarded
+            enrolment.unmanaged = None if guarded else door.reason
+            enrolment.unguarded = self._salus_preload.reason
             link.touch(enrolment)
 
     async def send_signal(self, signum: int) -> None:
@@ -79,6 +84,8 @@ class SalusProvisioner(LocalProvisioner):
             enrolment = self.salus_enrolment = Enrolment(self.kernel_id, self._notebook(environment))
         enrolment.begin()
         self._salus_door = door = door_of(kwargs["cmd"], self.kernel_spec.language)
+        self._salus_preload = await asyncio.to_thread(preload, kwargs["cmd"], dict(environment))
+        environment.update(self._salus_preload.variables)
         if door.kind == "extension":
             notebook = enrolment.notebook
             environment.update(
@@ -94,6 +101,8 @@ class SalusProvisioner(LocalProvisioner):
             )
             prepend_boot_directory(environment)
             kwargs["cmd"] = injected(kwargs["cmd"])
+        elif self._salus_preload.guarded:
+            environment.update(variables_of_guard(link.address.path, enrolment.session))
         if not await link.bring(enrolment):
             self.log.warning("Salus: kernel %s starts as a plain one for now: %s", self.kernel_id, link.problem)
 
