@@ -306,7 +306,7 @@ def test_the_quantum_lengthens_until_hand_overs_are_cheap_but_not_for_interactiv
     assert quantum_s(scheduler._state, session) == pytest.approx(world.config.quantum_s)
     device.handover_s = 0.005
     waiting = scheduler._state.sessions["b"]
-    waiting.credit_start, waiting.credit_used_s = world.now, 10.0
+    waiting.credit.start, waiting.credit.used_s = world.now, 10.0
     assert quantum_s(scheduler._state, session) == pytest.approx(0.5)
 
 

@@ -186,13 +186,14 @@ class World:
         evictable: bool = True,
         priority: str = "normal",
         profile: events.Profile | None = None,
+        user: str = "u",
     ) -> Guest:
         """A kernel starts. Sizes in MiB."""
         guest = Guest(id, device, persistent * MIB, ephemeral * MIB, iteration_s, evictable)
-        self.guests[id] = guest
         if profile is None:
             profile = events.Profile(persistent_bytes=guest.persistent, ephemeral_bytes=guest.ephemeral)
-        self.tell(events.SessionOpened(id, "u", device, priority, evictable, profile=profile))
+        self.guests[id] = guest
+        self.tell(events.SessionOpened(id, user, device, priority, evictable, profile=profile))
         return guest
 
     def want(self, guest: Guest, iterations: int = 1_000_000) -> None:
@@ -274,12 +275,12 @@ class World:
             self._want(guest)
         self.tell(events.TurnReleased(guest.id, epoch, guest.ticket if more else None))
 
-    def crash(self, guest: Guest, freed_after_s: float = 0.1) -> None:
+    def crash(self, guest: Guest, freed_after_s: float = 0.1, *, restarts: bool = False) -> None:
         """The kernel is gone; its bytes come back later."""
         guest.alive = guest.wanting = False
         guest.epoch = None
         del self.guests[guest.id]
-        self.tell(events.LeaseLost(guest.id))
+        self.tell(events.LeaseLost(guest.id, restarts))
         self.at(self.now + freed_after_s, lambda: self.tell(events.BytesFreed(guest.id)))
 
     # ---- moves ---------------------------------------------------------------------------------------------------
@@ -333,6 +334,9 @@ class World:
     def row(self, id: str):
         rows = {row.id: row for row in self.scheduler.snapshot(self.now).sessions}
         return rows[id]
+
+    def user_row(self, name: str = "u"):
+        return {row.user: row for row in self.scheduler.snapshot(self.now).users}[name]
 
     def device_row(self, id: str = "gpu"):
         return {row.id: row for row in self.scheduler.snapshot(self.now).devices}[id]

@@ -22,6 +22,8 @@ class Config:
     #: Short-cell credit: the first seconds of device time in each window go first.
     credit_s: float = 2.0
     credit_window_s: float = 60.0
+    #: A session whose kernel restarts keeps its seat for so long.
+    seat_s: float = 60.0
     #: Weights of `fair`.
     weight_high: float = 4.0
     weight_normal: float = 2.0

@@ -24,6 +24,8 @@ class Due(Enum):
     STARVING = "starving"
     #: A peer that is gone should have given its bytes back.
     LEAVING = "leaving"
+    #: A seat that is kept for a session is kept no longer.
+    SEAT = "seat"
     #: Look at a device again: a protection, a back-off or a move's expected time is over.
     DEVICE = "device"
 

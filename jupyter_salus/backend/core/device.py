@@ -12,6 +12,7 @@ from .pace import Pace
 from .policies import Policy
 from .session import Session
 from .transitions import Residency, Turn
+from .user import Account, User
 
 
 class Staying:
@@ -56,6 +57,9 @@ class Device:
 
     __slots__ = (
         "absent",
+        "accounts",
+        "active_users",
+        "active_weight",
         "blocked",
         "fixed_bytes",
         "going_bytes",
@@ -85,6 +89,7 @@ class Device:
         "stale",
         "staying",
         "unused",
+        "users_weight",
         "virtual_s",
         "waiting",
     )
@@ -130,6 +135,11 @@ class Device:
         self.move_credit_at = 0.0
         #: Virtual time of `fair`: newcomers start here.
         self.virtual_s = 0.0
+        #: Users with sessions here, how many of them want it, and the sums of their weights and of their sessions'.
+        self.accounts: dict[User, Account] = {}
+        self.active_users = 0
+        self.users_weight = 0.0
+        self.active_weight = 0.0
         #: Learned seconds from a grant to the work's begin.
         self.handover_s = 0.0
         #: The next look that is already set.
@@ -187,6 +197,30 @@ class Device:
                 self.needs.put(session, (float(session.ephemeral_bytes),))
             else:
                 self.needs.discard(session)
+
+    def count(self, session: Session, weight: float) -> bool:
+        """Have a session count in its user's account with this weight, 0 for one that wants nothing. True: a second user
+        wants the device from now on."""
+        account = self.accounts[session.user]
+        before = account.weight
+        account.weight += weight - session.counted_weight
+        self.active_weight += weight - session.counted_weight
+        session.counted_weight = weight
+        if weight:
+            account.sessions[session] = None
+        else:
+            account.sessions.pop(session, None)
+        if not account.sessions:
+            # Sums of fractions don't come back to 0 by themselves.
+            account.weight = 0.0
+        if bool(before) == bool(account.weight):
+            return False
+        came = 1 if account.weight else -1
+        self.active_users += came
+        self.users_weight += came * account.user.limits.weight
+        if not self.active_users:
+            self.users_weight = self.active_weight = 0.0
+        return came > 0 and self.active_users == 2
 
     def block(self, session: Session) -> None:
         """A holder waits for room from now on."""

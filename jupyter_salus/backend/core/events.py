@@ -51,7 +51,18 @@ class SessionOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(Event):
-    """The peer is gone. Its turn and its place in queues end at once; its bytes stay until `BytesFreed`."""
+    """The peer is gone. Its turn and its place in queues end at once; its bytes stay until `BytesFreed`.
+
+    `restarts`: its kernel is expected back under the same id, and its seat is kept for a while.
+    """
+
+    session: str
+    restarts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeatLeft(Event):
+    """Nobody comes back to the seat that is kept for this session."""
 
     session: str
 
@@ -226,6 +237,24 @@ class PriorityChanged(Event):
 
     session: str
     priority: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimits(Event):
+    """What a user may have, all of it; the last one counts. None: as much as there is.
+
+    `weight` is the user's among all users under `fair`. What the user has already stays theirs, priorities are lowered.
+    """
+
+    user: str
+    weight: float = 1.0
+    max_priority: str = "high"
+    #: Sessions that may be open, seats of kernels that restart among them.
+    max_sessions: int | None = None
+    #: P of all the user's sessions together on devices, in bytes.
+    persistent_bytes: int | None = None
+    #: Host memory for what of theirs is moved out, in bytes.
+    host_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

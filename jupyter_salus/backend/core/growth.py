@@ -35,6 +35,14 @@ def ask(state: State, session: Session, request: int, extra_bytes: int, now: flo
     if session.held_bytes + total > device.ledger.limit:
         state.outbox.append(RefuseGrowth(session.id, request, _refusal(session, extra_bytes)))
         return
+    most = session.user.limits.persistent_bytes
+    if most is not None and session.held_bytes > most:
+        message = (
+            f"cannot give {extra_bytes} more bytes to session {session.id}: it holds {session.held_bytes} at its boundaries, "
+            f"the limit of all sessions of {session.user.name} is {most}"
+        )
+        state.outbox.append(RefuseGrowth(session.id, request, message))
+        return
     session.learn_ephemeral(total, now, state.config.memory_window_s)
     session.growth = Growth(request, extra_bytes, now)
     if not _grow(state, session, now):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .device import Device
     from .session import Session
     from .state import State
+    from .user import User
 
 
 def check(state: State, now: float) -> None:
@@ -25,6 +26,8 @@ def check(state: State, now: float) -> None:
         _orders(state, device, sessions, now)
     for session in state.sessions.values():
         _session(session)
+    for user in state.users.values():
+        _user(state, user)
 
 
 def _hold(holds: bool, what: str) -> None:
@@ -90,6 +93,28 @@ def _orders(state: State, device: Device, sessions: list[Session], now: float) -
     _hold(all(now_ == then for now_, then in keys), f"{device.id}: the order doesn't agree with the policy")
     for one in device.idle:
         _hold(one.turn is Turn.NONE and one.residency is Residency.RESIDENT, f"session {one.id} isn't idle")
+
+
+def _user(state: State, user: User) -> None:
+    mine = [one for one in state.sessions.values() if one.user is user]
+    _hold(mine == list(user.sessions.values()), f"user {user.name}: sessions differ")
+    gone = [one for ones in state.leaving.values() for one in ones if one.user is user]
+    held = sum(one.held_bytes for one in (*mine, *gone))
+    _hold(held == user.held_bytes, f"user {user.name}: sessions hold {held}, the books say {user.held_bytes}")
+    out = (Residency.EVICTING, Residency.EVICTED, Residency.RESTORING)
+    host = sum(one.host_bytes for one in mine)
+    _hold(host == user.host_bytes, f"user {user.name}: {host} are in host memory, the books say {user.host_bytes}")
+    _hold(all(one.residency in out for one in mine if one.host_bytes), f"user {user.name}: residents in host memory")
+    for device in state.devices.values():
+        active = [one for one in mine if one.device is device and one.turn is not Turn.NONE and one.broken is None]
+        account = device.accounts.get(user)
+        counted = list(account.sessions) if account is not None else []
+        _hold(set(active) == set(counted), f"user {user.name}: those that want {device.id} aren't those that count")
+        weight = sum(one.weight for one in active)
+        _hold(
+            abs(weight - (account.weight if account is not None else 0.0)) < 1e-6,
+            f"user {user.name}: weights on {device.id} differ",
+        )
 
 
 def _session(session: Session) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .device import Device
     from .session import Session
     from .state import State
+    from .user import User
 
 #: So many waiting residents are looked at, beyond those that are taken, for victims, from the last one on.
 LOOK = 64
@@ -41,7 +42,8 @@ def find_victims(
     if not device.moves:
         return None
     victims: list[Session] = []
-    left = _from_idle(state, session, shortage, victims, now)
+    hosted: dict[User, int] = {}
+    left = _from_idle(state, session, shortage, victims, hosted, now)
     if left <= 0:
         return _fewest(victims, -left)
     ledger = device.ledger
@@ -54,7 +56,9 @@ def find_victims(
         for victim in _after(state, session, now):
             if left <= 0 or refused > LOOK:
                 break
-            if victim.pinned is not pinned or victim in staying or victim in victims or not state.can_go(victim, now):
+            if victim.pinned is not pinned or victim in staying or victim in victims:
+                continue
+            if not _can_go(state, victim, hosted, now):
                 continue
             cost = _cost_s(state, session, victim, budget, now)
             if cost is None:
@@ -62,6 +66,7 @@ def find_victims(
                 continue
             budget -= cost
             victims.append(victim)
+            _host(victim, hosted)
             left -= _bytes_of(victim)
         if left <= 0:
             return _fewest(victims, -left)
@@ -108,7 +113,21 @@ def _bytes_of(session: Session) -> int:
     return session.held_bytes + session.stopped_bytes
 
 
-def _from_idle(state: State, session: Session, shortage: int, victims: list[Session], now: float) -> int:
+def _can_go(state: State, victim: Session, hosted: dict[User, int], now: float) -> bool:
+    """Whether a victim's bytes can be moved out beside those of its user's that are to go already."""
+    if not state.can_go(victim, now):
+        return False
+    return not hosted or state.host_room(victim, hosted.get(victim.user, 0)) >= 0
+
+
+def _host(victim: Session, hosted: dict[User, int]) -> None:
+    if victim.user.limits.host_bytes is not None:
+        hosted[victim.user] = hosted.get(victim.user, 0) + _bytes_of(victim)
+
+
+def _from_idle(
+    state: State, session: Session, shortage: int, victims: list[Session], hosted: dict[User, int], now: float
+) -> int:
     """Add idle sessions to the victims; what is still short.
 
     Unpinned before pinned; of each kind the smallest that is enough alone, else the largest, and so on with the rest.
@@ -122,12 +141,13 @@ def _from_idle(state: State, session: Session, shortage: int, victims: list[Sess
             # The first of them may be one that was refused: then the next larger, then the next smaller ones.
             for at in (*range(enough, last), *range(enough - 1, begin - 1, -1)):
                 victim = entries[at][2]
-                if victim is not session and state.can_go(victim, now):
+                if victim is not session and _can_go(state, victim, hosted, now):
                     break
             else:
                 break
             last = at
             victims.append(victim)
+            _host(victim, hosted)
             left -= _bytes_of(victim)
     return left
 
@@ -159,6 +179,7 @@ def evict(state: State, session: Session, reason: str, now: float, *, charged: b
     if charged:
         device.move_credit_s -= 2 * device.move_s(session.held_bytes)
     device.going_bytes += session.held_bytes
+    state.put_in_host(session, session.held_bytes)
     _begin(state, session, now)
     session.evict_asked = False
     state.file(session, now)
@@ -192,6 +213,7 @@ def evicted(state: State, session: Session, seconds: float, freed_bytes: int, no
     _learn(device, session, seconds, freed)
     state.hold(session, -freed)
     session.out_bytes = freed
+    state.put_in_host(session, freed)
     device.fixed_bytes += session.held_bytes
     session.evictions += 1
     state.file(session, now)
@@ -202,6 +224,7 @@ def eviction_failed(state: State, session: Session, now: float) -> None:
     device = session.device
     device.going_bytes -= session.held_bytes
     session.to_residency(Residency.RESIDENT)
+    state.put_in_host(session, 0)
     del device.moving[session.id]
     _keep_stopped(state, session)
     session.stays_until = now + state.config.residence_s
@@ -217,6 +240,7 @@ def restored(state: State, session: Session, seconds: float, now: float) -> None
     _learn(device, session, seconds, session.out_bytes)
     session.stays_until = now + max(state.config.residence_s, state.config.residence_moves * seconds)
     session.out_bytes = 0
+    state.put_in_host(session, 0)
     _keep_stopped(state, session)
     state.file(session, now)
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import growth, moves, turns
+from . import growth, limits, moves, turns
 from .device import Device
 from .find import fits, join, room_if_lanes_shrink, shed
 from .moves import LOOK
@@ -209,6 +209,12 @@ def _choose(state: State, device: Device, now: float) -> Plan:
                 least_refused = min(least_refused, share)
                 misses += 1
                 continue
+        if not session.holds:
+            ending = limits.make_way(state, session, now)
+            if ending is not None:
+                plan.victims.update(dict.fromkeys(one for one in ending if one not in plan.session_set))
+                misses += 1
+                continue
         cost = _cost(session)
         if cost > plan.room:
             if session.holds or cost > _attainable(device, session):
@@ -292,13 +298,14 @@ def _act(state: State, device: Device, plan: Plan, now: float) -> None:
     for session in plan.newcomers:
         room = room_if_lanes_shrink(device) - owed
         if session.residency is Residency.EVICTED:
-            if session.entry_bytes <= room:
+            if session.entry_bytes <= room and limits.may_enter(session):
                 shed(device, session.entry_bytes)
                 moves.restore(state, session, now)
         elif (
             session.residency is not Residency.RESTORING
             and len(device.holders) < plan.count
             and (device.over_capacity or _cost(session) <= room)
+            and limits.may_enter(session)
         ):
             turns.grant(state, session, now)
             growth.take_up(state, session, now)
@@ -368,6 +375,8 @@ def _admit(state: State, device: Device, plan: Plan, now: float) -> None:
         session = entry[2]
         if session.starving:
             return
+        if not limits.may_enter(session):
+            continue
         largest = device.needs.last()
         need = max(chosen, session.need_bytes, largest.need_bytes if largest is not None else 0)
         most = min(ledger.limit - ledger.held - ledger.stopped - need, room_if_lanes_shrink(device))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import limits
 from .transitions import Residency, Turn
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ CODES = {
     "restoring": "its memory is coming back",
     "evicting": "its memory is being moved out",
     "failed_return": "its memory couldn't come back; it is tried again",
+    "user_limit": "its user's sessions have as much of the devices' memory as they may",
     "over_capacity": "it holds more than the device has; others go first",
     "silent": "it was run by an inspector; everybody else goes first",
 }
@@ -71,10 +73,25 @@ def reason_of(session: Session, most: Sequence[Session], now: float) -> Reason |
             f"has grown to {amount(session.held_bytes)}, {amount(short)} more than the device has; "
             f"others go first{_who_holds(session, most)}",
         )
+    if session.user.over or not limits.may_enter(session):
+        return _limited(session)
     if device.holders:
         return _behind(session, most)
     need = session.need_bytes - session.carried_bytes + session.entry_bytes
     return _room(session, need, most)
+
+
+def _limited(session: Session) -> Reason:
+    """Its user has too much on devices."""
+    user = session.user
+    most = user.limits.persistent_bytes or 0
+    text = f"its user's sessions may hold {amount(most)} on devices together and hold {amount(user.held_bytes)}"
+    others = [one for one in user.sessions.values() if one is not session and one.held_bytes > 0]
+    behind = max(others, key=lambda one: (one.held_bytes, -one.number), default=None)
+    if user.over:
+        return Reason("user_limit", f"{text}; others go first", None if behind is None else behind.id)
+    text += f", and it needs {amount(session.entry_bytes)}"
+    return Reason("user_limit", text, None if behind is None else behind.id)
 
 
 def _behind(session: Session, most: Sequence[Session]) -> Reason:

@@ -1,7 +1,7 @@
 """A session as the scheduler knows it: its turn, its bytes, and what was learned of it while it ran.
 
-Plain data with the few rules that concern one session alone: its legal transitions, its short-cell credit, and the
-learning of E. Everything that concerns several sessions is elsewhere.
+Plain data with the few rules that concern one session alone: its legal transitions, and the learning of E. Everything
+that concerns several sessions is elsewhere.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .credit import Credit
 from .events import Profile
 from .transitions import HOLDING, Residency, Turn, next_residency, next_turn
 
 if TYPE_CHECKING:
     from .device import Device
     from .lane import Lane
+    from .user import User
 
 #: Priorities, the most urgent first; the number is the class that `priority` sorts by.
 CLASSES = {"high": 0, "normal": 1, "low": 2}
@@ -39,11 +41,12 @@ class Session:
 
     id: str
     number: int
-    user: str
+    user: User
     device: Device
     priority: str
     evictable: bool
     opened_at: float
+    credit: Credit
     profile: Profile = NO_PROFILE
     pinned: bool = False
     #: What a sticky device error said; such a session gets no turns.
@@ -88,6 +91,8 @@ class Session:
     stopped_bytes: int = 0
     #: Bytes that went to host memory with it.
     out_bytes: int = 0
+    #: What its user's host memory has of it, moves that are under way included.
+    host_bytes: int = 0
     #: Ephemeral bytes granted since its last boundary.
     mapped_bytes: int = 0
     lane: Lane | None = None
@@ -125,8 +130,9 @@ class Session:
     work_s: float = 0.0
     #: Virtual time of `fair`.
     virtual_s: float = 0.0
-    credit_start: float = 0.0
-    credit_used_s: float = 0.0
+    #: Its weight as its priority says, and what of it its user's account on the device counts: 0 while it wants nothing.
+    weight: float = 1.0
+    counted_weight: float = 0.0
     #: Learned E: the highest of this window and of the one before.
     window_start: float = 0.0
     window_peak: int = 0
@@ -158,6 +164,10 @@ class Session:
     def holds(self) -> bool:
         """Whether it has a lane to itself now."""
         return self.turn in HOLDING
+
+    def in_turn(self, epoch: int) -> bool:
+        """Whether the turn of this epoch is its, though the books may have taken it back."""
+        return self.epoch == epoch and (self.turn in HOLDING or self.turn is Turn.LOST)
 
     @property
     def rank(self) -> int:
@@ -193,17 +203,12 @@ class Session:
         self.residency = next_residency(self.id, self.residency, new)
 
     def credit_left(self, now: float, credit_s: float, window_s: float) -> float:
-        """Seconds of short-cell credit that it has; above 0 it is interactive."""
-        if now >= self.credit_start + window_s:
-            return credit_s
-        return max(credit_s - self.credit_used_s, 0.0)
-
-    def use_credit(self, now: float, seconds: float, window_s: float) -> None:
-        """Count device time against the credit of the window, which begins with the first use after the last one."""
-        if now - seconds >= self.credit_start + window_s:
-            self.credit_start = now - seconds
-            self.credit_used_s = 0.0
-        self.credit_used_s += seconds
+        """Seconds of short-cell credit that it has; above 0 it is interactive. Among several users it has none once its
+        user's is spent."""
+        device = self.device
+        if device.active_users > 1 and device.accounts[self.user].credit.left(now, credit_s, window_s) <= 0.0:
+            return 0.0
+        return self.credit.left(now, credit_s, window_s)
 
     def learn_ephemeral(self, amount: int, now: float, window_s: float) -> None:
         """A boundary needed `amount`: E rises at once and falls when two windows in a row needed less."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .lane import Lane
     from .session import Session
     from .state import State
+    from .user import User
 
 _ON_DEVICE = frozenset({Residency.RESIDENT, Residency.EVICTING, Residency.RESTORING})
 
@@ -79,12 +80,32 @@ class SessionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UserRow:
+    """One user: what they may have (None: as much as there is), and what their open sessions have.
+
+    `persistent_bytes` are those on devices, leaving sessions' among them; `host_bytes` those in host memory.
+    """
+
+    user: str
+    weight: float
+    max_priority: str
+    max_sessions: int | None
+    persistent_limit_bytes: int | None
+    host_limit_bytes: int | None
+    sessions: int
+    persistent_bytes: int
+    host_bytes: int
+    used_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything, at one time."""
 
     devices: tuple[DeviceRow, ...]
     lanes: tuple[LaneRow, ...]
     sessions: tuple[SessionRow, ...]
+    users: tuple[UserRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +150,7 @@ def take(state: State, now: float) -> Snapshot:
         tuple(_device(device, now) for device in state.devices.values()),
         tuple(_lane(lane, tuple(orders[lane])) for lane in lanes),
         tuple(rows),
+        tuple(_user(user, now) for user in state.users.values()),
     )
 
 
@@ -176,6 +198,26 @@ def _lane(lane: Lane, waiting: tuple[str, ...]) -> LaneRow:
     return LaneRow(lane.id, lane.device, lane.size, holder, waiting, members)
 
 
+def _user(user: User, now: float) -> UserRow:
+    limits = user.limits
+    return UserRow(
+        user=user.name,
+        weight=limits.weight,
+        max_priority=limits.max_priority,
+        max_sessions=limits.max_sessions,
+        persistent_limit_bytes=limits.persistent_bytes,
+        host_limit_bytes=limits.host_bytes,
+        sessions=len(user.sessions),
+        persistent_bytes=user.held_bytes,
+        host_bytes=user.host_bytes,
+        used_s=sum(_used_s(session, now) for session in user.sessions.values()),
+    )
+
+
+def _used_s(session: Session, now: float) -> float:
+    return session.used_s + (max(now - session.charged_at, 0.0) if session.holds else 0.0)
+
+
 def _session(
     session: Session, position: int | None, most: list[Session], sharers: dict[Lane, list[Session]], now: float
 ) -> SessionRow:
@@ -188,10 +230,9 @@ def _session(
         if sharing and session.turn is Turn.WAITING:
             shown = "running"
     waited = session.waited_s + (now - session.waiting_since if session.waiting_since is not None else 0.0)
-    used = session.used_s + (max(now - session.charged_at, 0.0) if session.holds else 0.0)
     return SessionRow(
         id=session.id,
-        user=session.user,
+        user=session.user.name,
         device=session.device.id,
         lane=lane.id if lane is not None else None,
         state=shown,
@@ -206,7 +247,7 @@ def _session(
         sharing_with=sharing,
         waiting_since=session.waiting_since,
         waited_s=waited,
-        used_s=used,
+        used_s=_used_s(session, now),
         iterations=session.iterations,
         turns=session.turns,
         evictions=session.evictions,

@@ -5,8 +5,12 @@ at the smallest of those that want the device, so that having been away is no ad
 The first two seconds of device time in a minute go before everything else (short-cell credit) but are charged like any
 other, so that slicing a loop into cells gains nothing.
 
-Accounts are a chain: today a session has its own account alone; an account of its user's before it would make users
-share first and their sessions among them second, with no other change than one more number in front of the key.
+Users share first, and a user's sessions share what is their user's: of n equal sessions of a user that want the device
+each is charged n times as much as the only one of another user, so that together they get as much as that one. In
+general a session's second costs what it would get by its weight among all sessions, by what it gets by its weight among
+its user's and its user's among all users. So nobody's key changes when somebody else runs, and with one user it is
+device time by weight as if there were no users at all. A new session starts where its user is, not before; the credit is
+one for all of a user's sessions.
 """
 
 from __future__ import annotations
@@ -31,7 +35,6 @@ class Fair:
         self._config = config
         self.pays = config.pays
         self.max_wait_s = config.max_wait_s
-        self._weights = {"high": config.weight_high, "normal": config.weight_normal, "low": config.weight_low}
 
     def key(self, session: Session, now: float) -> Key:
         """Those with credit first, then by virtual time."""
@@ -53,7 +56,19 @@ class Fair:
         if smallest:
             device.virtual_s = max(device.virtual_s, min(smallest))
         session.virtual_s = max(session.virtual_s, device.virtual_s)
+        account = device.accounts[session.user]
+        if not account.weight:
+            account.virtual_s = max(account.virtual_s, device.virtual_s)
+        if not session.turns and device.active_users > bool(account.weight):
+            session.virtual_s = max(session.virtual_s, account.virtual_s)
 
     def charge(self, session: Session, seconds: float) -> None:
-        """Device time by weight."""
-        session.virtual_s += seconds / self._weights[session.priority]
+        """Device time by weight: of the session among its user's, of the user among all."""
+        device = session.device
+        account = device.accounts[session.user]
+        user_s = seconds / account.user.limits.weight * device.users_weight / device.active_weight
+        account.virtual_s += user_s
+        if device.active_users > 1:
+            session.virtual_s += user_s * account.weight / session.weight
+        else:
+            session.virtual_s += seconds / session.weight
