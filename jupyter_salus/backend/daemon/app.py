@@ -62,6 +62,7 @@ class BackendApp(JupyterApp):
         "device": "BackendApp.device",
         "capacity": "BackendApp.capacity",
         "reserve": "BackendApp.reserve",
+        "host-memory": "BackendApp.host_memory",
         "policy": "BackendApp.policy",
         "exit-when-idle": "BackendApp.exit_when_idle",
         "ready-fd": "BackendApp.ready_fd",
@@ -93,6 +94,9 @@ class BackendApp(JupyterApp):
     ).tag(config=True)
     reserve = Unicode(
         "", help="Of a GPU's capacity: kept back for what nobody asks for; by default 1GiB, on small ones an eighth."
+    ).tag(config=True)
+    host_memory = Unicode(
+        "", help="What may be moved out into host memory together; by default, and at most, half of the machine's."
     ).tag(config=True)
     policy = CaselessStrEnum(POLICIES, "fair", help="Who comes first: fair, fifo, srtf, pack or priority.").tag(
         config=True
@@ -163,6 +167,7 @@ class BackendApp(JupyterApp):
             self.log,
             policy=self.policy,
             exit_when_idle_s=self.exit_when_idle,
+            host_memory_bytes=parse_bytes(self.host_memory) if self.host_memory else None,
             debug=os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"),
             sharing=self._sharing(address),
         )
@@ -223,7 +228,7 @@ class BackendApp(JupyterApp):
 
     def _options(self) -> list[str]:
         chosen = {"socket": f"{SYSTEM_DIRECTORY}/backend.sock", "device": self.device, "capacity": self.capacity}
-        chosen |= {"reserve": self.reserve}
+        chosen |= {"reserve": self.reserve, "host-memory": self.host_memory}
         chosen |= {"policy": self.policy, "limits": self.limits or LIMITS, "admin-group": self.admin_group}
         if self.tell_user_names:
             chosen["BackendApp.tell_user_names"] = "True"

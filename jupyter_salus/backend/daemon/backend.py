@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,14 @@ from .clock import Clock
 from .connections import Connection
 from .effects import Effects
 from .feed import Feed
+from .gates import Gates
 from .gauges import Gauges
+from .guards import Guards
 from .guests import Guests
 from .history import History
+from .host_memory import HostMemory, budget
 from .journal import Journal
+from .lineage import has_guard
 from .listening import Listening
 from .loop import Loop
 from .members import Members
@@ -58,9 +62,11 @@ from .placement import Placement
 from .powers import powers
 from .profiles import Profiles
 from .records import Record, Records
+from .rooms import Rooms
 from .sampling import Sampling
 from .servers import Servers
 from .shares import Shares
+from .transfers import Transfers
 from .users import ALONE, Door, Sharing
 from .verbs import Verbs
 from .words import Words
@@ -85,6 +91,7 @@ class Backend:
         policy: str = "fair",
         exit_when_idle_s: float = 0.0,
         debug: bool = False,
+        host_memory_bytes: int | None = None,
         sharing: Sharing = ALONE,
     ) -> None:
         self.log = log
@@ -120,7 +127,7 @@ class Backend:
             clock,
             self.loop.tell,
             self.guests.look,
-            lambda device, listed: None,
+            self._listed,
             log,
         )
         self.placement = Placement(self.devices, self.records, self.gauges, self.sampling)
@@ -128,13 +135,43 @@ class Backend:
             self.records, self.guests, clock, self.placement.device, self.feed.touch, self.shares.seat
         )
         self.verbs = Verbs(self.records, self.devices, self.profiles, self.shares, self.loop.tell, self._retire)
-        effects = Effects(self.records, clock, self.loop.tell, self.feed.explain, log)
+        self.guards = self._guarding(config, budget(host_memory_bytes))
+        effects = Effects(self.records, self.guards, clock, self.loop.tell, self.feed.explain, log)
         self.loop.carry_out = effects.carry_out
         self.loop.took = self.metrics.took
         self.loop.observers += [self.journal.note, self.words.note, self.metrics.note, self._touched]
         self._stopping = asyncio.Event()
         self._idle_since: float | None = clock.now()
         self._journal_fails = False
+
+    def _guarding(self, config: Config, host_memory_bytes: int) -> Guards:
+        """The parts that speak with guards, put together."""
+        tell, clock, log, look = self.loop.tell, self.clock, self.log, self.sampling.look_at
+        rooms = Rooms(self.devices, clock, self.loop.scheduler.may_hold, tell, look, log)
+        gates = Gates(config, clock, rooms, tell, self._note, log)
+        rooms.want_turn = gates.want
+        transfers = Transfers(self.devices, gates, HostMemory(host_memory_bytes), tell, look, log)
+        guards = Guards(
+            self.devices,
+            self.records,
+            self.guests,
+            self.gauges,
+            gates,
+            rooms,
+            transfers,
+            clock,
+            self.placement.device,
+            log,
+        )
+        self.guests.gates, self.guests.outlived, self.guests.unguarded = gates, guards.outlived, guards.closed
+        return guards
+
+    def _listed(self, device: str, amounts: Mapping[int, int]) -> None:
+        self.guards.listed(device, amounts)
+
+    def _note(self, core_id: str, text: str) -> None:
+        """Something about a session that no event of the core says."""
+        self.words.add(f"{self.records.named(core_id)} {text}", core_id)
 
     async def serve(self, ready: Callable[[], None]) -> None:
         """Listen, call `ready`, and run until stopped. The order of the end: no new peers, no peers, the rest written."""
@@ -157,6 +194,7 @@ class Backend:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._part()
+            self.guards.stop()
             self.loop.stop()
             self.feed.stop()
             self._write()
@@ -182,7 +220,8 @@ class Backend:
         if hello.role not in ROLES:
             raise BadValue(f"cannot welcome a peer of role {hello.role[:80]!r}: {', '.join(ROLES)} are known")
         if hello.role == "guard":
-            raise NotPossible(f"cannot take a guard: {', '.join(self.devices)} has none")
+            self._welcome_guard(connection, hello, version)
+            return
         if hello.role != "guest":
             connection.say(Welcome(version, VERSION, os.getpid()))
             return
@@ -193,10 +232,31 @@ class Backend:
         if wishes is not None and record.core_id is None:
             record.priority, record.pinned = wishes
         self.shares.opening(record)
-        can = self.devices[record.device].capabilities()
-        connection.say(Welcome(version, VERSION, os.getpid(), key=record.key, memory_mode=can.memory_mode))
-        self.guests.open(connection, record, hello, can.moves)
+        record.memory_mode = self._memory_mode(record, connection, hello)
+        connection.say(Welcome(version, VERSION, os.getpid(), key=record.key, memory_mode=record.memory_mode))
+        self.guests.open(connection, record, hello)
         self.feed.touch()
+
+    def _welcome_guard(self, connection: Connection, hello: Hello, version: int) -> None:
+        if hello.session is not None and hello.session not in self.records.by_session:
+            self.shares.admit(connection.owner, hello.session)
+        record = self.guards.admit(connection, hello)
+        if record.core_id is None:
+            self.shares.opening(record)
+        connection.say(Welcome(version, VERSION, os.getpid()))
+        self.guards.open(connection, record, hello)
+        self.feed.touch()
+
+    def _memory_mode(self, record: Record, connection: Connection, hello: Hello) -> str:
+        """How a guest's session is governed: where a guard is preloaded, by it; else from outside alone."""
+        can = self.devices[record.device].capabilities()
+        if not can.moves:
+            return can.memory_mode
+        guarded = hello.guarded if hello.guarded is not None else has_guard(connection.credentials.pid)
+        if guarded or record.guarded is not None:
+            self.guests.guarded(record)
+            return "blocks"
+        return can.memory_mode
 
     def hear(self, connection: Connection, said: Message) -> None:
         """A message after the hello. Raises what the peer is answered with."""
@@ -213,6 +273,8 @@ class Backend:
             case Subscribe():
                 connection.say(Done(said.request))
                 self.feed.subscribe(connection)
+            case _ if connection.role == "guard":
+                self.guards.hear(connection, said)
             case _ if connection.role == "guest":
                 self.guests.hear(connection, said)
                 if isinstance(said, (CellStarted, CellFinished)) or (isinstance(said, Progress) and said.frameworks):
@@ -227,6 +289,7 @@ class Backend:
         self.connections.discard(connection)
         self.feed.unsubscribe(connection)
         self.guests.gone(connection)
+        self.guards.gone(connection)
 
     def refused(self, code: str) -> None:
         """A peer was refused something."""
@@ -367,6 +430,7 @@ class Backend:
             self._write()
             self.servers.forget_forsaken(self.connections)
             self.shares.look()
+            self.admin.reopen(self.log)
             now = self.clock.now()
             if any(record.counts for record in self.records) or any(one.role == "server" for one in self.connections):
                 # A server that runs would start the next one at once.

@@ -10,6 +10,8 @@ from ..core import decisions as core
 from ..core.decisions import Decision
 from ..core.events import Event, EvictionFailed, RestoreFailed
 from .clock import Clock
+from .guarded import OWN_TICKETS
+from .guards import Guards
 from .records import Record, Records
 
 _MOVES_NOTHING = "the device moves nothing"
@@ -21,12 +23,14 @@ class Effects:
     def __init__(
         self,
         records: Records,
+        guards: Guards,
         clock: Clock,
         tell: Callable[[Event], None],
         explain: Callable[[str, int], None],
         log: logging.Logger,
     ) -> None:
         self._records = records
+        self._guards = guards
         self._clock = clock
         self._tell = tell
         self._explain = explain
@@ -34,6 +38,10 @@ class Effects:
 
     def carry_out(self, decision: Decision) -> None:
         """One decision. A session whose peer has just gone hears nothing; that it is gone comes as an event."""
+        session = getattr(self._records.by_core.get(getattr(decision, "session", "")), "guarded", None)
+        if session is not None and not isinstance(decision, core.ExplainWait):
+            self._guards.carry_out(session, decision)
+            return
         match decision:
             case core.GrantTurn():
                 record = self._records.by_core.get(decision.session)
@@ -45,7 +53,8 @@ class Effects:
                 deadline = self._clock.wall() + decision.deadline_s
                 _say(self._records.by_core.get(decision.session), TurnRevoked(epoch=decision.epoch, deadline=deadline))
             case core.ExplainWait():
-                self._explain(decision.session, decision.ticket)
+                # A call that waits at a gate has no ticket of its guest's.
+                self._explain(decision.session, decision.ticket if decision.ticket < OWN_TICKETS else 0)
             case core.StopTurn():
                 # Without a guard nothing can be stopped in mid-iteration: the core takes the turn back in its books.
                 self._log.info("Session %s reached no boundary in time (epoch %d)", decision.session, decision.epoch)

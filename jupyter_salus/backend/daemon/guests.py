@@ -22,7 +22,9 @@ from ..core.events import Event, Profile
 from ..devices import processes
 from .clock import Clock
 from .connections import Connection
+from .gates import Gates
 from .gauges import Gauges
+from .guarded import Guarded
 from .peers import Watch, peer_pidfd, pidfd
 from .records import Record, Records
 
@@ -50,6 +52,10 @@ class Guests:
         self._closed = closed
         self._log = log
         self._of: dict[Connection, Record] = {}
+        #: Set where the parts are put together: the turns of guarded sessions, and who is told of their end.
+        self.gates: Gates | None = None
+        self.outlived: Callable[[Record], None] = lambda record: None
+        self.unguarded: Callable[[Record], None] = lambda record: None
 
     def admit(self, connection: Connection, said: Hello, device: str) -> Record:
         """Whose guest says this hello. Raises `BadMessage`, `BadValue`, `NotAllowed`; nothing has changed then."""
@@ -63,14 +69,40 @@ class Guests:
             said, said.session, connection.owner, connection.credentials.pid, device, self._clock.wall()
         )
 
-    def open(self, connection: Connection, record: Record, said: Hello, evictable: bool) -> None:
+    def open(self, connection: Connection, record: Record, said: Hello) -> None:
         """An admitted guest's session opens, or comes back on another connection."""
         if record.connection is not None:
             record.connection.drop("its guest came back on another connection")
             self._lease_lost(record)
+        if record.core_id is not None and not record.leaving:
+            self._attached(connection, record, said)
+            return
         if record.core_id is not None:
             self._rejoined(record)
-        self._open(connection, record, said, evictable)
+        self._attached(connection, record, said)
+        self._opened(record, said.persistent_bytes, bool(said.holding))
+
+    def guarded(self, record: Record) -> Guarded:
+        """The guarded side of a session; it has one from now on."""
+        if record.guarded is None:
+            record.guarded = Guarded(record)
+        return record.guarded
+
+    def open_guarded(self, record: Record, holding: bool) -> None:
+        """A session opens by what its guards say, or opens anew as one that can be moved."""
+        if record.core_id is not None:
+            self._rejoined(record)
+        record.launched, record.unmanaged_reason, record.leaving = True, None, False
+        self._opened(record, None, holding)
+
+    def leave(self, record: Record) -> None:
+        """Nobody speaks for a session any more: its lease is over, its bytes leave."""
+        self._leave(record)
+        self.look(record)
+
+    def tell(self, event: Event) -> None:
+        """Give the core an event."""
+        self._tell(event)
 
     def hear(self, connection: Connection, said: Message) -> None:
         """A guest's message. Raises what the guest is answered with."""
@@ -83,9 +115,15 @@ class Guests:
                 if not record.cells:
                     self._tell(core.CellStarted(name))
                 record.cells[said.cell] = said.cell_id
+                if record.guarded is not None and self.gates is not None:
+                    self.gates.cell_began(record.guarded)
             case CellFinished():
                 if record.cells.pop(said.cell, said) is not said and not record.cells:
                     self._tell(core.CellFinished(name))
+                    if record.guarded is not None and self.gates is not None:
+                        self.gates.cells_ended(record.guarded)
+            case TurnWanted() | TurnWithdrawn() | TurnReleased() if record.guarded is not None:
+                self._turn_said(record.guarded, said)
             case TurnWanted():
                 self._tell(core.TurnRequested(name, said.ticket, said.background, said.silent))
             case TurnWithdrawn():
@@ -124,6 +162,8 @@ class Guests:
         """Have the guest end the waits of all its threads."""
         if record.connection is not None:
             record.connection.say(Interrupt())
+        if record.guarded is not None and self.gates is not None:
+            self.gates.interrupt(record.guarded)
 
     def end(self, record: Record) -> None:
         """The server ended the kernel: the lease is over, whatever the process does."""
@@ -145,14 +185,20 @@ class Guests:
 
     # ---- the ways of a record ------------------------------------------------------------------------------------------
 
-    def _open(self, connection: Connection, record: Record, said: Hello, evictable: bool) -> None:
+    def _attached(self, connection: Connection, record: Record, said: Hello) -> None:
         self._of[connection] = record
         record.connection = connection
         record.launched, record.unmanaged_reason, record.leaving = True, None, False
         record.priority = said.priority or record.priority
         record.touched = record.touched or said.key is not None
         self.watch(record, connection.credentials.pid, peer_pidfd(connection.socket, connection.credentials.pid))
-        held = self._gauges.opened(record, said.persistent_bytes)
+
+    def _opened(self, record: Record, said_bytes: int | None, holding: bool) -> None:
+        held = self._gauges.opened(record, said_bytes)
+        session = record.guarded
+        record.evictable = session is not None
+        if session is not None:
+            held = session.told_bytes = session.device_bytes + session.evicted_bytes
         name = self._records.entered(record)
         self._tell(
             core.SessionOpened(
@@ -160,8 +206,8 @@ class Guests:
                 user=record.user,
                 device=record.device,
                 priority=record.priority,
-                evictable=evictable,
-                holding=bool(said.holding),
+                evictable=record.evictable,
+                holding=holding,
                 persistent_bytes=held,
                 profile=self._profile(record),
             )
@@ -183,13 +229,22 @@ class Guests:
         connection, record.connection = record.connection, None
         if connection is not None:
             self._of.pop(connection, None)
-        if record.core_id is not None and not record.leaving:
+        if record.core_id is None or record.leaving:
+            return
+        session = record.guarded
+        alive = record.pid <= 0 or processes.alive(record.pid)
+        if session is not None and self.gates is not None and alive and any(True for _ in session.connected()):
+            record.cells.clear()
+            self.gates.guest_left(session)
+        else:
             self._leave(record)
 
     def _leave(self, record: Record) -> None:
         record.leaving = True
         record.cells.clear()
         record.epoch = None
+        if record.guarded is not None:
+            record.guarded.end()
         self._tell(core.LeaseLost(self._core_id(record)))
 
     def _exited(self, record: Record) -> None:
@@ -198,6 +253,7 @@ class Guests:
         if record.core_id is None:
             self._forget(record)
             return
+        self.outlived(record)
         if record.connection is not None:
             record.connection.end(now=True)
             self._lease_lost(record)
@@ -213,6 +269,7 @@ class Guests:
         if record.watch is not None:
             record.watch.close()
             record.watch = None
+        self.unguarded(record)
         self._closed(record)
         self._gauges.closed(record)
         self._records.removed(record)
@@ -222,6 +279,17 @@ class Guests:
         return record.core_id
 
     # ---- turns -----------------------------------------------------------------------------------------------------------
+
+    def _turn_said(self, session: Guarded, said: TurnWanted | TurnWithdrawn | TurnReleased) -> None:
+        """A guest's part in the turn of a guarded session: the gates end it."""
+        assert self.gates is not None, "guarded sessions are where gates are"
+        match said:
+            case TurnWanted():
+                self.gates.guest_wants(session, said)
+            case TurnWithdrawn():
+                self.gates.guest_withdrew(session, said)
+            case TurnReleased():
+                self.gates.guest_released(session, said)
 
     def _released(self, record: Record, name: str, said: TurnReleased) -> None:
         if said.wants_more and said.ticket is None:
@@ -236,7 +304,7 @@ class Guests:
             raise BadMessage(f"cannot count {said.iterations} iterations in {said.busy_s:g} s: both are at least 0")
         if said.frameworks is not None:
             record.frameworks = tuple(str(one)[:40] for one in said.frameworks[:16])
-        if said.epoch == record.epoch:
+        if said.epoch == record.epoch and record.guarded is None:
             self._measured(record, said.resident_bytes, said.peak_bytes)
         remaining = said.remaining if said.remaining is not None and said.remaining >= 0 else None
         self._tell(core.IterationsFinished(name, said.epoch, said.iterations, said.busy_s, remaining))

@@ -11,13 +11,16 @@ import hmac
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import NotAllowed, UnknownSession
 from ...protocol.messages import Announce, Hello
 from .connections import Connection
 from .peers import Watch
 from .users import Owner
+
+if TYPE_CHECKING:
+    from .guarded import Guarded
 
 #: Records of one user; beyond that announcements and hellos are refused.
 MAX_RECORDS = 20_000
@@ -63,6 +66,9 @@ class Record:
     cells: dict[int, str | None] = field(default_factory=dict)
     frameworks: tuple[str, ...] = ()
     memory_mode: str = "host"
+    #: Its guards, where it has some or is to have them; and whether the core knows that it can be moved.
+    guarded: Guarded | None = None
+    evictable: bool = False
     #: Totals of times before a reconnection, which begins a new session in the core; added to what the core counts.
     carried: dict[str, float] = field(default_factory=dict)
     #: The row of the state that people saw last.

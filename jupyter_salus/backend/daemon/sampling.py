@@ -99,7 +99,12 @@ class Sampling:
             if not records and not totals_due:
                 await asyncio.sleep(BUSY_S)
                 continue
-            asked = [(one, one.pid, one.pids if one.leaving else None) for one in records if one.pid]
+            # Guards say by themselves what their session holds, as long as it is there.
+            asked = [
+                (one, one.pid or one.pids[0], one.pids if one.leaving else None)
+                for one in records
+                if (one.pid or one.pids) and (one.leaving or one.guarded is None)
+            ]
             apart = {one.pid for one in self._records.by_core.values() if one.pid}
             held = {id: self._gauges.held(id) for id in self._devices} if totals_due else {}
             try:

@@ -61,6 +61,10 @@ class Device(Protocol):
         """The totals now. `held`: what sessions hold by process, so that the rest can be told as foreign use."""
         ...
 
+    def free_bytes(self) -> int:
+        """What is free of all that the device has, governed or not, for whoever takes it first."""
+        ...
+
     def listed(self) -> Mapping[int, int]:
         """What each process holds, of those that the device itself tells; none where it tells of none."""
         ...

@@ -47,6 +47,11 @@ class HostDevice:
         foreign = min(found.total_bytes, max(0, found.used_bytes - sum(held.values())))
         return Figures(found.total_bytes, foreign, int(found.total_bytes * RESERVE_SHARE))
 
+    def free_bytes(self) -> int:
+        """What the machine has left."""
+        found = machine.memory()
+        return max(found.total_bytes - found.used_bytes, 0)
+
     def listed(self) -> Mapping[int, int]:
         """Nothing: memory in RAM is asked for by process."""
         return {}

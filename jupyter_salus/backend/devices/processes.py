@@ -16,6 +16,12 @@ def alive(pid: int) -> bool:
     return state is not None and state[0] not in "ZX"
 
 
+def parent(pid: int) -> int | None:
+    """The process that it is a child of; None if it is gone."""
+    state = _stat(pid)
+    return state[1] if state is not None else None
+
+
 def resident_bytes(pid: int) -> int | None:
     """Resident memory of one process; None if it is gone."""
     try:
