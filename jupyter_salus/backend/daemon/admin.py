@@ -18,10 +18,14 @@ class Admin:
 
     VERBS = ("user", "forget")
 
-    def __init__(self, shares: Shares, listening: Listening, connections: Callable[[], Iterable[Connection]]) -> None:
+    def __init__(
+        self, shares: Shares, listening: Listening, connections: Callable[[], Iterable[Connection]], log: logging.Logger
+    ) -> None:
         self._shares = shares
         self._listening = listening
         self._connections = connections
+        self._log = log
+        self._failed: set[str] = set()
 
     def act(self, connection: Connection, said: Act) -> dict[str, Any]:
         """Do what was asked. `user` answers with what holds for the user, and the `directory` of their socket if they have
@@ -35,19 +39,22 @@ class Admin:
         directory = self._listening.open_for(said.target) if member.socket else None
         return {"limits": self._shares.of(said.target).told(), "directory": directory}
 
-    def reopen(self, log: logging.Logger) -> None:
-        """The sockets that an earlier backend had for hub users. One that can't be made again is logged."""
-        members = self._shares.members
-        for name in members.names():
-            if members[name].socket:
-                try:
-                    self._listening.open_for(name)
-                except SalusError as error:
-                    log.warning("Hub user %s has no socket: %s", name, error)
+    def open_doors(self) -> None:
+        """Serve the directories of hub users that are there: an earlier backend's, and those that a mount has just made.
+
+        Called once a second. One that can't be served is logged once."""
+        for name in self._listening.appeared():
+            if name in self._failed:
+                continue
+            try:
+                self._listening.open_for(name)
+            except SalusError as error:
+                self._failed.add(name)
+                self._log.warning("Hub user %s has no socket: %s", name, error)
 
     def _forgotten(self, name: str) -> bool:
         """The hub removed this user: no socket, no connection by it, no groups or limits of theirs."""
-        self._listening.close_for(name)
+        self._listening.close_for(name, for_ever=True)
         for connection in list(self._connections()):
             if connection.door.hub_user == name:
                 connection.drop("its user was removed")

@@ -113,7 +113,7 @@ class Backend:
         self.words = Words(self.chronicle, self._mentioned)
         members = Members(state / journal_name(address, "members"), log)
         self.shares = Shares(sharing.limits, members, self.records, clock.now, self.loop.tell, log)
-        self.admin = Admin(self.shares, self.listening, lambda: self.connections)
+        self.admin = Admin(self.shares, self.listening, lambda: self.connections, log)
         self.metrics = Metrics()
         self.history = History()
         self.feed = Feed(
@@ -180,7 +180,7 @@ class Backend:
             for id in self.devices:
                 self.loop.tell(PolicyChanged(id, self.policy))
         await self.listening.start(self._connected)
-        self.admin.reopen(self.log)
+        self.admin.open_doors()
         names = ", ".join(device.name for device in self.devices.values())
         self.words.add(f"The backend started: version {VERSION}, pid {os.getpid()}, {names}")
         self.log.info("Serving %s with pid %d, version %s", self.listening.address.path, os.getpid(), VERSION)
@@ -370,7 +370,7 @@ class Backend:
         """The row that the verb was about, as it is now."""
         if said.verb == "retire":
             return None
-        if said.verb == "policy":
+        if said.verb in ("policy", "drain"):
             return {"device": self.feed.row(connection, "devices", said.target)}
         return {"session": self.feed.row(connection, "sessions", said.target)}
 
@@ -430,7 +430,7 @@ class Backend:
             self._write()
             self.servers.forget_forsaken(self.connections)
             self.shares.look()
-            self.admin.reopen(self.log)
+            self.admin.open_doors()
             now = self.clock.now()
             if any(record.counts for record in self.records) or any(one.role == "server" for one in self.connections):
                 # A server that runs would start the next one at once.

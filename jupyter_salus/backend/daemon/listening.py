@@ -16,17 +16,15 @@ import fcntl
 import os
 import socket
 import stat
-import string
 from collections.abc import Callable, MutableMapping
 
 from ...errors import AddressInUse, BadAddress, BadValue
 from ...protocol.address import SOCKET_NAME, Address, check_length, prepare
+from ...protocol.doors import USERS_DIRECTORY, directory_of, user_of
 from ...protocol.version import VERSION
 from .users import ADMIN_DOOR, ALONE, USER_DOOR, Door, Sharing
 
 _BACKLOG = 512
-USERS_DIRECTORY = "users"
-_PLAIN = frozenset(string.ascii_letters + string.digits + "-")
 
 
 class Listening:
@@ -86,22 +84,39 @@ class Listening:
         self._of_users[user] = asyncio.ensure_future(self._served(bound, Door(hub_user=user)))
         return directory
 
-    def close_for(self, user: str) -> None:
-        """Take no more connections of this hub user, and remove the socket."""
+    def close_for(self, user: str, for_ever: bool = False) -> None:
+        """Take no more connections of this hub user, and remove the socket; `for_ever`: its directory, too."""
         serving = self._of_users.pop(user, None)
         if serving is not None:
             serving.add_done_callback(lambda done: done.result().close())
             _unlink(os.path.join(self.directory_of(user), SOCKET_NAME))
+        if for_ever:
+            try:
+                os.rmdir(self.directory_of(user))
+            except FileNotFoundError:
+                return  # there was none
+            except OSError as error:
+                raise BadAddress(f"cannot remove {self.directory_of(user)!r}: {error.strerror}") from error
 
     def directory_of(self, user: str) -> str:
         """Where the socket of a hub user lies. Raises `BadValue`."""
-        if not 0 < len(user) <= 255:
-            raise BadValue(
-                f"cannot make a socket for a user whose name has {len(user)} characters: 1 to 255 are needed"
-            )
-        # As user names come, with whatever isn't plain as its bytes: two names never share a directory.
-        plain = "".join(one if one in _PLAIN else "".join(f"_{byte:02x}" for byte in one.encode()) for one in user)
-        return os.path.join(os.path.dirname(self.address.path), USERS_DIRECTORY, plain)
+        return directory_of(self.address.path, user)
+
+    def appeared(self) -> list[str]:
+        """The users whose directories are there without a socket: made by who mounts them, which only root and we can."""
+        try:
+            names = os.listdir(os.path.join(os.path.dirname(self.address.path), USERS_DIRECTORY))
+        except OSError:
+            return []
+        found = []
+        for name in names:
+            try:
+                user = user_of(name)
+            except BadValue:
+                continue  # no user's
+            if user not in self._of_users:
+                found.append(user)
+        return found
 
     def stop(self) -> None:
         """Take no more connections and remove the sockets, the user's first: nobody finds half a backend. Those that the

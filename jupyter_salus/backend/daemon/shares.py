@@ -157,6 +157,7 @@ class Shares:
             "groups": list(self.groups(name)),
             "limits": self.of(name).told(),
             "socket": self.members[name].socket,
+            "known": name in self.members,
             "sessions": len({one.session for one in self._of(name)}),
             "unmanaged": sum(one.unmanaged_reason is not None for one in mine),
             "waiting": sum(row["turn"] == "wanted" for row in rows),

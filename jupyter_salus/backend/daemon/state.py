@@ -122,7 +122,8 @@ _FIRM = (
 
 def device_look(row: Row) -> Look:
     """The visible part of a device's row."""
-    return Look((row["name"], row["capacity_bytes"], row["policy"]), (row["foreign_bytes"], row["free_bytes"]))
+    firm = (row["name"], row["capacity_bytes"], row["policy"], row["draining"], row["draining"] and row["empty"])
+    return Look(firm, (row["foreign_bytes"], row["free_bytes"]))
 
 
 def lane_look(row: Row) -> Look:
@@ -138,6 +139,8 @@ def _device(row: DeviceRow, devices: Mapping[str, Device]) -> Row:
         "foreign_bytes": row.foreign_bytes,
         "free_bytes": row.free_bytes,
         "policy": row.policy,
+        "draining": row.draining,
+        "empty": row.empty,
     }
 
 

@@ -56,12 +56,14 @@ class Verbs:
                 self._asked(record, core.RestoreAsked(self._movable(record, "be brought back")))
             case "policy":
                 self._policy(connection, said)
+            case "drain":
+                self._drain(connection, said)
             case "retire":
                 _admin(connection, "have the backend end")
                 self._retire()
             case _:
                 raise BadValue(
-                    f"cannot do {said.verb[:80]!r}: the verbs are priority, pinned, yield, evict, restore, policy, retire"
+                    f"cannot do {said.verb[:80]!r}: the verbs are priority, pinned, yield, evict, restore, policy, drain, retire"
                 )
 
     def _session(self, connection: Connection, said: Act) -> Record:
@@ -108,6 +110,16 @@ class Verbs:
         if said.value not in POLICIES:
             raise BadValue(f"cannot give device {said.target} policy {said.value!r}: {', '.join(POLICIES)} are known")
         self._tell(core.PolicyChanged(said.target, said.value))
+
+    def _drain(self, connection: Connection, said: Act) -> None:
+        """`true`, or a reason that people are shown, begins it; `false` ends it."""
+        _admin(connection, "drain a device")
+        if said.target not in self._devices:
+            raise UnknownDevice(f"cannot find a device {said.target[:80]!r}: there is {', '.join(self._devices)}")
+        value = said.value or "true"
+        draining = _TRUTH.get(value.lower(), True)
+        reason = "maintenance" if value.lower() in _TRUTH else value[:200]
+        self._tell(core.DrainAsked(said.target, draining, reason if draining else ""))
 
     def _governed(self, record: Record, what: str) -> str:
         name = record.name or record.session
