@@ -140,7 +140,7 @@ def wire(name: str) -> dict[str, Any]:
 def moved_to(now: float, body: Any) -> Any:
     """The example with its times such that it is of now."""
     shift = now - wire("state")["as_of"]
-    times = {"as_of", "at", "started_at", "waiting_since"}
+    times = {"as_of", "at", "started_at", "waiting_since", "state_since"}
 
     def moved(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):

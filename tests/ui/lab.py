@@ -161,6 +161,14 @@ class Sidebar:
         """The entry of a lane."""
         return self.panel.locator(f".jp-Salus-lane[data-lane='{id}']")
 
+    def holders(self, lane: str | None = None) -> Locator:
+        """The names of those who run in a lane, or in any."""
+        return (self.lane(lane) if lane else self.panel).locator(".jp-Salus-holder .jp-Salus-who")
+
+    def queue(self, lane: str | None = None) -> Locator:
+        """The names of those who wait for a lane, or for any, the next one first."""
+        return (self.lane(lane) if lane else self.panel).locator(".jp-Salus-queue .jp-Salus-who")
+
     def notice(self) -> Locator:
         """What is wrong, if something is."""
         return self.panel.locator(".jp-Salus-notice")

@@ -80,21 +80,24 @@ def test_one_look_tells_devices_lanes_and_sessions(sidebar: Sidebar, stage: Stag
         "aria-label",
         "Memory of NVIDIA A100-SXM4-40GB: Persistent 20.0 GiB, Ephemeral 15.0 GiB, Other programs 0.8 GiB, Free 3.8 GiB",
     )
-    expect(sidebar.lane("gpu0/1").locator(".jp-Salus-holder")).to_have_text("train.ipynb")
-    expect(sidebar.lane("gpu0/1").locator(".jp-Salus-queue li")).to_have_text(["tune.ipynb", "sweep.ipynb"])
+    expect(sidebar.holders("gpu0/1")).to_have_text("train.ipynb")
+    expect(sidebar.queue("gpu0/1")).to_have_text(["tune.ipynb", "sweep.ipynb"])
     train = sidebar.session("train.ipynb")
-    for text in ("train.ipynb", "vision", "Running", "Lane 1", "P 5.5", "E 6.0 GiB", "used 12 min", "waited 12 s"):
+    for text in ("train.ipynb", "vision", "Lane 1", "P 5.5", "E 6.0 GiB", "used 12 min", "waited 12 s"):
         expect(train).to_contain_text(text)
-    expect(sidebar.session("embed.ipynb")).to_contain_text("Evicted")
-    expect(sidebar.session("notes.ipynb")).to_contain_text("Idle, holds memory")
+    expect(train).to_contain_text(re.compile(r"Running for \d+ min"))
+    expect(sidebar.session("embed.ipynb")).to_contain_text(re.compile(r"Evicted for \d+ min, in host memory"))
+    expect(sidebar.session("notes.ipynb")).to_contain_text(re.compile(r"Idle for \d+ min, holds memory"))
+    expect(sidebar.session("notes.ipynb")).to_contain_text("P 2.0 GiB")
+    expect(sidebar.session("tune.ipynb").locator(".jp-Salus-mode")).to_have_text("regions")
     expect(sidebar.session("scratch.ipynb")).to_contain_text("No use yet")
     expect(sidebar.panel.locator("[data-group=others] li")).to_have_count(2)
 
 
 def test_a_wait_tells_its_place_its_length_and_its_reason(sidebar: Sidebar, stage: Stage) -> None:
     tune = sidebar.session("tune.ipynb")
-    expect(tune).to_contain_text("Waiting, next in line")
-    expect(tune).to_contain_text(re.compile(r"for \d+ s"))
+    expect(tune).to_contain_text(re.compile(r"Waiting for \d+ s, next in line"))
+    expect(sidebar.lane("gpu0/1").locator(".jp-Salus-queue li").first).to_contain_text(re.compile(r"\d+ s"))
     expect(tune.locator(".jp-Salus-reason")).to_have_text("waits for train.ipynb, which has the device")
 
 
@@ -103,8 +106,8 @@ def test_a_passing_turn_is_shown_and_no_row_moves(sidebar: Sidebar, stage: Stage
     order = names.all_inner_texts()
     turn_passed(stage)
     expect(sidebar.session("tune.ipynb")).to_have_attribute("data-state", "running")
-    expect(sidebar.session("train.ipynb")).to_contain_text("Waiting, 2nd in line")
-    expect(sidebar.lane("gpu0/1").locator(".jp-Salus-holder")).to_have_text("tune.ipynb")
+    expect(sidebar.session("train.ipynb")).to_contain_text(re.compile("Waiting for .*, 2nd in line"))
+    expect(sidebar.holders("gpu0/1")).to_have_text("tune.ipynb")
     assert names.all_inner_texts() == order
 
 
@@ -263,12 +266,13 @@ def test_the_timeline_tells_what_was_so_at_the_cursor(sidebar: Sidebar, stage: S
     plot.focus()
     plot.press("End")
     expect(plot).to_have_attribute("aria-valuetext", re.compile(r"train\.ipynb: Running, Lane 1 for "))
-    expect(sidebar.panel.locator(".jp-Salus-readout")).to_contain_text("bert.ipynb: Running, Lane 2")
+    tip = sidebar.panel.locator(".jp-Salus-tip")
+    expect(tip).to_contain_text("bert.ipynb Running, Lane 2")
     plot.press("PageUp")
     plot.press("PageUp")
     plot.press("PageUp")
     plot.press("PageUp")
-    expect(sidebar.panel.locator(".jp-Salus-readout")).to_contain_text("embed.ipynb: Evicted")
+    expect(tip).to_contain_text("embed.ipynb Evicted")
     expect(sidebar.panel.locator(".jp-Salus-zoom")).to_contain_text("Last 5 min")
     sidebar.panel.get_by_role("button", name="Show less time").click()
     expect(sidebar.panel.locator(".jp-Salus-zoom")).to_contain_text("Last 2 min 30 s")
@@ -282,7 +286,7 @@ def test_keys_alone_fold_sections_change_a_priority_and_yield(sidebar: Sidebar, 
     expect(sidebar.panel).not_to_be_visible()
     keyboard.press("Alt+Shift+G")
     expect(sidebar.panel).to_be_visible()
-    title = sidebar.panel.get_by_role("button", name=re.compile("^Lanes"))
+    title = sidebar.panel.get_by_role("button", name=re.compile("^gpu0"))
     title.focus()
     keyboard.press("Enter")
     expect(title).to_have_attribute("aria-expanded", "false")
@@ -391,5 +395,7 @@ def test_a_refusal_on_somebody_elses_notebook_takes_its_controls_away(sidebar: S
     expect(sidebar.session("train.ipynb").locator("select")).to_have_count(1)
     policy = sidebar.panel.get_by_label("Policy of NVIDIA A100-SXM4-40GB").first
     policy.select_option("pack")
+    expect(sidebar.page.locator(".jp-Dialog")).to_contain_text("also for 2 notebooks of other people")
+    sidebar.page.locator(".jp-Dialog").get_by_role("button", name="Change it").click()
     expect(sidebar.panel.locator(".jp-Salus-policy select")).to_have_count(0)
     expect(sidebar.panel.locator(".jp-Salus-policy").first).to_contain_text("Fair shares")

@@ -29,13 +29,13 @@ export function withUnit(bytes: number): string {
 
 /** "3 s", "4 min 20 s", "2 h 5 min", "3 d 4 h": two units at most, never below a second. */
 export function duration(seconds: number, trans: TranslationBundle): string {
-  const whole = Math.max(0, Math.floor(seconds));
-  if (whole < 60) {
-    return trans.__('%1 s', whole);
+  const total = Math.max(0, Math.floor(seconds));
+  if (total < 60) {
+    return trans.__('%1 s', total);
   }
-  const minutes = Math.floor(whole / 60);
+  const minutes = Math.floor(total / 60);
   if (minutes < 60) {
-    return whole % 60 && minutes < 10 ? trans.__('%1 min %2 s', minutes, whole % 60) : trans.__('%1 min', minutes);
+    return total % 60 && minutes < 10 ? trans.__('%1 min %2 s', minutes, total % 60) : trans.__('%1 min', minutes);
   }
   const hours = Math.floor(minutes / 60);
   if (hours < 24) {
@@ -43,6 +43,15 @@ export function duration(seconds: number, trans: TranslationBundle): string {
   }
   const days = Math.floor(hours / 24);
   return hours % 24 ? trans.__('%1 d %2 h', days, hours % 24) : trans.__('%1 d', days);
+}
+
+/** "3 s", "4 min", "2 h": one unit, for totals that nobody reads to the second. */
+export function roughly(seconds: number, trans: TranslationBundle): string {
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 1) {
+    return duration(seconds, trans);
+  }
+  return minutes < 120 ? trans.__('%1 min', minutes) : trans.__('%1 h', Math.floor(minutes / 60));
 }
 
 /** "next", "2nd in line", … for the position 1, 2, … in a queue. */

@@ -87,6 +87,8 @@ export interface ISession {
   /** A kernel of this Jupyter server. */
   readonly here: boolean;
   readonly state: SessionState;
+  /** Null where the server doesn't say. */
+  readonly stateSince: number | null;
   readonly lane: string | null;
   readonly device: string | null;
   readonly priority: Priority;
@@ -101,6 +103,8 @@ export interface ISession {
   readonly waitedS: number;
   readonly usedS: number;
   readonly iterations: number;
+  readonly turns: number;
+  readonly evictions: number;
   readonly frameworks: readonly string[];
   readonly memoryMode: string | null;
   /** False: its kernel runs without us, for the reason in `unmanagedReason`. */
@@ -306,6 +310,7 @@ function readSession(row: Row, asOf: number): ISession {
     own: row.boolean('own'),
     here: row.boolean('here'),
     state: row.oneOf('state', SESSION_STATES),
+    stateSince: row.numberOr('state_since', null),
     lane: row.stringOr('lane', null),
     device: row.stringOr('device', null),
     priority: row.oneOf('priority', PRIORITIES),
@@ -319,6 +324,8 @@ function readSession(row: Row, asOf: number): ISession {
     waitedS: row.numberOr('waited_s', 0),
     usedS: row.numberOr('used_s', 0),
     iterations: row.numberOr('iterations', 0),
+    turns: row.numberOr('turns', 0),
+    evictions: row.numberOr('evictions', 0),
     frameworks: row.has('frameworks') ? row.strings('frameworks') : [],
     memoryMode: row.stringOr('memory_mode', null),
     managed: row.booleanOr('managed', true),

@@ -2,7 +2,7 @@
  * States, policies and priorities in words, in the language of the translation bundle.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { place } from './format';
+import { duration, place } from './format';
 import { ISession, Priority, SessionState } from './wire';
 
 export function stateWord(state: SessionState, trans: TranslationBundle): string {
@@ -14,7 +14,7 @@ export function stateWord(state: SessionState, trans: TranslationBundle): string
     case 'running':
       return trans.__('Running');
     case 'holding':
-      return trans.__('Idle, holds memory');
+      return trans.__('Idle');
     case 'yielding':
       return trans.__('Yielding');
     case 'evicting':
@@ -32,23 +32,64 @@ export function stateWord(state: SessionState, trans: TranslationBundle): string
   }
 }
 
-/** The state with its place in line: "Waiting, 2nd in line". */
-export function stateLine(session: ISession, trans: TranslationBundle): string {
-  const word = stateWord(session.state, trans);
-  return session.state === 'waiting' && session.position !== null
-    ? trans.__('%1, %2', word, place(session.position, trans))
-    : word;
+/** What a state's word alone leaves open: the place in line, or where the memory is. */
+function stateDetail(session: ISession, trans: TranslationBundle): string {
+  switch (session.state) {
+    case 'waiting':
+    case 'restoring':
+      return session.position === null ? '' : place(session.position, trans);
+    case 'holding':
+      return session.persistentBytes > 0 ? trans.__('holds memory') : '';
+    case 'evicted':
+      return trans.__('in host memory');
+    default:
+      return '';
+  }
 }
 
-/** A few words for the status bar and the toolbar: "Waiting, 2nd in line", "Evicted". */
-export function shortLine(session: ISession | undefined, trans: TranslationBundle): string {
+/** Since when the session is as it is: a wait is counted from its own start, which its state may be younger than. */
+export function since(session: ISession): number | null {
+  return session.waitingSince ?? (session.state === 'none' ? null : session.stateSince);
+}
+
+/** "Waiting, next in line"; with the time it has lasted: "Waiting for 18 s, next in line", "Idle for 2 h, holds memory". */
+export function stateLine(session: ISession, trans: TranslationBundle, lasted: number | null = null): string {
+  const word = stateWord(session.state, trans);
+  const detail = stateDetail(session, trans);
+  if (lasted === null) {
+    return detail ? trans.__('%1, %2', word, detail) : word;
+  }
+  const time = duration(lasted, trans);
+  return detail ? trans.__('%1 for %2, %3', word, time, detail) : trans.__('%1 for %2', word, time);
+}
+
+/** A few words for the status bar and the toolbar; only of a wait how long it has lasted. */
+export function shortLine(session: ISession | undefined, trans: TranslationBundle, now: number): string {
   if (!session) {
     return trans.__('Not managed');
   }
-  if (session.state === 'holding') {
-    return trans.__('Idle');
+  if (session.state === 'holding' || session.state === 'evicted') {
+    return stateWord(session.state, trans);
   }
-  return stateLine(session, trans);
+  return stateLine(session, trans, session.waitingSince === null ? null : now - session.waitingSince);
+}
+
+/** How the session's memory is governed, where that isn't the usual way: a word, and what it means. */
+export function modeWords(mode: string | null, trans: TranslationBundle): readonly [string, string] | null {
+  switch (mode) {
+    case 'plain':
+      return [
+        trans.__('plain'),
+        trans.__('No guard is in this kernel: turns pass at boundaries only, and it doesn’t wait for room')
+      ];
+    case 'regions':
+      return [
+        trans.__('regions'),
+        trans.__('Its framework keeps memory in regions of its own: all of it counts as persistent')
+      ];
+    default:
+      return null;
+  }
 }
 
 export function priorityWord(priority: Priority, trans: TranslationBundle): string {

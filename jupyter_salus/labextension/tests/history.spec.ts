@@ -46,6 +46,20 @@ describe('memory', () => {
     expect(at(141) - at(137)).toBe(7 * 2 ** 30);
   });
 
+  it('has what those of one lane need on top once: they take turns', () => {
+    const history = new History();
+    const sharing = state.sessions.filter(session => session.lane === 'gpu0/1');
+    history.record(now, sharing.map(session => ({ ...session, state: 'running' as const })));
+    const [step] = history.memory('gpu0', now, now + 1);
+    expect(step?.ephemeralBytes).toBe(Math.max(...sharing.map(session => session.ephemeralBytes)));
+  });
+
+  it('begins with what was so at the start of the window', () => {
+    const steps = loaded().memory('gpu0', now - 10, now);
+    expect(steps[0]?.at).toBe(now - 10);
+    expect(steps[0]?.persistentBytes).toBeGreaterThan(0);
+  });
+
   it('is of one device', () => {
     const steps = loaded().memory('gpu1', now - 300, now);
     expect(Math.max(...steps.map(step => step.persistentBytes))).toBe(4 * 2 ** 30);

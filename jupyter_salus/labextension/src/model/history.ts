@@ -6,6 +6,7 @@
  */
 import { compareNames } from '../format';
 import { IMoment, ISession, SessionState } from '../wire';
+import { IMemoryStep, Usage } from './usage';
 
 /** Seconds kept. */
 export const KEPT_S = 30 * 60;
@@ -19,24 +20,16 @@ export interface ISpan {
   readonly to: number;
 }
 
-/** Bytes on a device from `at` on. */
-export interface IMemoryStep {
-  readonly at: number;
-  readonly persistentBytes: number;
-  readonly ephemeralBytes: number;
-}
-
-/** States in which P isn't on the device. */
-const OFF_DEVICE: ReadonlySet<SessionState> = new Set<SessionState>(['none', 'evicted', 'closed']);
-
 export class History {
   /** Puts what the server remembers in front of what was seen since. */
   load(moments: readonly IMoment[]): void {
-    const seen = this._moments;
+    const seen = [...this._moments.values()].flat();
+    const oldest = seen.reduce((least, moment) => Math.min(least, moment.at), Infinity);
     this._moments = new Map();
-    const sorted = [...moments].sort((a, b) => a.at - b.at);
-    sorted.forEach(moment => this._push(moment));
-    seen.forEach(own => own.forEach(moment => this._push(moment)));
+    this._usage = new Usage();
+    // What was seen here counts from when it was first seen: the server's own entries of that time say the same again.
+    const all = [...moments.filter(moment => moment.at < oldest), ...seen];
+    all.sort((a, b) => a.at - b.at).forEach(moment => this._push(moment));
   }
 
   /** Notes what differs from the last moment of each session; who is missing has closed. */
@@ -52,7 +45,7 @@ export class History {
     for (const [session, own] of this._moments) {
       const last = own[own.length - 1];
       if (!present.has(session) && last && last.state !== 'closed') {
-        own.push({ ...last, at, lane: null, state: 'closed', persistentBytes: 0, ephemeralBytes: 0 });
+        this._push({ ...last, at, lane: null, state: 'closed', persistentBytes: 0, ephemeralBytes: 0 });
       }
     }
     this._forget(at - KEPT_S);
@@ -73,23 +66,27 @@ export class History {
   }
 
   spans(session: string, from: number, to: number): ISpan[] {
-    const spans: ISpan[] = [];
     const own = this._moments.get(session) ?? [];
-    own.forEach((moment, at) => {
-      const end = own[at + 1]?.at ?? to;
+    const spans: ISpan[] = [];
+    let stop = to;
+    // From the end: a window is mostly the last minutes of many.
+    for (let at = own.length - 1; at >= 0 && stop > from; at--) {
+      const moment = own[at] as IMoment;
       const start = Math.max(from, moment.at);
-      const stop = Math.min(to, end);
-      const last = spans[spans.length - 1];
-      if (stop <= start || moment.state === 'closed') {
-        return;
+      if (moment.at >= stop) {
+        continue;
       }
-      if (last && last.state === moment.state && last.lane === moment.lane && last.to === start) {
-        spans[spans.length - 1] = { ...last, to: stop };
+      const next = spans[spans.length - 1];
+      if (moment.state === 'closed') {
+        // A gap.
+      } else if (next && next.state === moment.state && next.lane === moment.lane && next.from === stop) {
+        spans[spans.length - 1] = { ...next, from: start };
       } else {
         spans.push({ session, state: moment.state, lane: moment.lane, from: start, to: stop });
       }
-    });
-    return spans;
+      stop = start;
+    }
+    return spans.reverse();
   }
 
   /** Who ran in each lane: the lanes that anybody ran in, each with its spans in time. */
@@ -113,31 +110,7 @@ export class History {
 
   /** Memory of a device over time. E counts while its owner runs: what others of the lane would need isn't there. */
   memory(device: string, from: number, to: number): IMemoryStep[] {
-    const last = new Map<string, IMoment>();
-    const steps: IMemoryStep[] = [];
-    let persistentBytes = 0;
-    let ephemeralBytes = 0;
-    const count = (moment: IMoment | undefined, sign: 1 | -1) => {
-      if (moment?.device === device) {
-        persistentBytes += OFF_DEVICE.has(moment.state) ? 0 : sign * moment.persistentBytes;
-        ephemeralBytes += moment.state === 'running' || moment.state === 'yielding' ? sign * moment.ephemeralBytes : 0;
-      }
-    };
-    const all = [...this._moments.values()].flat().sort((a, b) => a.at - b.at);
-    for (const moment of all) {
-      if (moment.at > to) {
-        break;
-      }
-      count(last.get(moment.session), -1);
-      count(moment, 1);
-      last.set(moment.session, moment);
-      const step = { at: Math.max(from, moment.at), persistentBytes, ephemeralBytes };
-      if (steps[steps.length - 1]?.at === step.at) {
-        steps.pop();
-      }
-      steps.push(step);
-    }
-    return steps;
+    return this._usage.between(device, from, to);
   }
 
   private _push(moment: IMoment): void {
@@ -147,10 +120,14 @@ export class History {
       this._moments.set(moment.session, [moment]);
     } else if (moment.at >= last.at && !same(last, moment)) {
       own.push(moment);
+    } else {
+      return;
     }
+    this._usage.note(moment);
   }
 
   private _forget(before: number): void {
+    this._usage.forget(before);
     for (const [session, own] of this._moments) {
       // The moment that holds at `before` is kept: it tells the state from there on.
       const keep = own.findIndex((_, at) => (own[at + 1]?.at ?? Infinity) > before);
@@ -164,6 +141,7 @@ export class History {
   }
 
   private readonly _names = new Map<string, string>();
+  private _usage = new Usage();
   private _moments = new Map<string, IMoment[]>();
 }
 

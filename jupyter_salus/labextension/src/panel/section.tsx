@@ -7,6 +7,8 @@ import * as React from 'react';
 interface ISectionProps {
   readonly id: string;
   readonly title: string;
+  /** More of the title, cut where there is no room. */
+  readonly detail?: string;
   /** Shown beside the title, also while folded. */
   readonly aside?: string;
   readonly initiallyOpen?: boolean;
@@ -15,7 +17,7 @@ interface ISectionProps {
 }
 
 export function Section(props: ISectionProps): JSX.Element {
-  const { id, title, aside, initiallyOpen = true, onFirstOpen, children } = props;
+  const { id, title, detail, aside, initiallyOpen = true, onFirstOpen, children } = props;
   const [open, setOpen] = React.useState(initiallyOpen);
   const opened = React.useRef(false);
   React.useEffect(() => {
@@ -31,8 +33,11 @@ export function Section(props: ISectionProps): JSX.Element {
       <h2 className="jp-Salus-sectionTitle">
         <button type="button" aria-expanded={open} aria-controls={body} onClick={() => setOpen(!open)}>
           <Caret.react tag="span" className="jp-Salus-caret" />
-          <span>{title}</span>
-          {aside ? <span className="jp-Salus-aside">{aside}</span> : null}
+          <span className="jp-Salus-ellipsis" title={detail ? `${title} ${detail}` : title}>
+            {title}
+            {detail ? <span className="jp-Salus-aside"> {detail}</span> : null}
+          </span>
+          {aside ? <span className="jp-Salus-aside jp-Salus-figure">{aside}</span> : null}
         </button>
       </h2>
       <div id={body} className="jp-Salus-sectionBody" hidden={!open}>

@@ -4,55 +4,49 @@
 import { LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 import { Action, isPossible, movesMemory } from '../actions';
-import { duration, gib } from '../format';
+import { gib, roughly } from '../format';
 import { evictIcon, pinIcon, pinnedIcon, restoreIcon, shutdownIcon, stateIcon, yieldIcon } from '../icons';
 import { laneName } from '../memory';
 import { IIntent } from '../model/store';
 import { ISession, PRIORITIES } from '../wire';
-import { priorityWord, sessionName, stateLine } from '../words';
-import { useNow, useSurroundings } from './context';
+import { modeWords, priorityWord, sessionName, since, stateLine, stateWord } from '../words';
+import { ISurroundings, useNow, useSurroundings } from './context';
 import { Select } from './select';
 
 interface ISessionProps {
   readonly session: ISession;
   readonly intent: IIntent | undefined;
-  /** The names of those it shares its lane with. */
+  /** With whom it takes turns, in words. */
   readonly sharing: string;
-  /** The person works in this notebook. */
-  readonly current: boolean;
   readonly mayActOnOthers: boolean;
 }
 
+/** The inside of a row. */
 export const Session = React.memo(function Session(props: ISessionProps): JSX.Element {
-  const { session, intent, sharing, current, mayActOnOthers } = props;
+  const { session, intent, sharing, mayActOnOthers } = props;
   const mayAct = session.own || mayActOnOthers;
   const { commands, trans } = useSurroundings();
   const StateIcon = stateIcon(session.state);
   const name = sessionName(session, trans);
   const folder = session.path?.includes('/') ? session.path.slice(0, session.path.lastIndexOf('/')) : '';
-  const aside = session.own ? folder : (session.user ?? '');
-  const line = stateLine(session, trans);
+  const aside = session.own ? folder : session.name ? (session.user ?? '') : '';
+  const title = facts(session, trans);
   const where = session.lane !== null ? laneName(session.lane, trans) : '';
   return (
-    <li
-      className={`jp-Salus-session${current ? ' jp-mod-current' : ''}`}
-      data-session={session.id}
-      data-state={session.state}
-      data-name={name}
-    >
-      <StateIcon.react tag="span" className="jp-Salus-icon jp-Salus-state" title={line} />
+    <>
+      <StateIcon.react tag="span" className="jp-Salus-icon jp-Salus-state" title={stateWord(session.state, trans)} />
       <div className="jp-Salus-title">
         {isPossible('open', session) ? (
           <button
             type="button"
             className="jp-Salus-name"
-            title={session.path ?? name}
+            title={title}
             onClick={() => void commands.execute('jupyter-salus:open', { session: session.id })}
           >
             {name}
           </button>
         ) : (
-          <span className="jp-Salus-name" title={session.path ?? name}>
+          <span className="jp-Salus-name" title={title}>
             {name}
           </span>
         )}
@@ -64,10 +58,9 @@ export const Session = React.memo(function Session(props: ISessionProps): JSX.El
         <PrioritySelect session={session} name={name} mayAct={mayAct} />
       </div>
       <div className="jp-Salus-what">
-        <span className="jp-Salus-word">{line}</span>
-        <CurrentWait session={session} />
+        <StateLine session={session} />
         {where ? <span>{where}</span> : null}
-        {sharing ? <span>{trans.__('with %1', sharing)}</span> : null}
+        {sharing ? <span>{sharing}</span> : null}
       </div>
       {session.state === 'none' ? null : <Figures session={session} />}
       {session.reason ? <p className="jp-Salus-reason">{session.reason.text}</p> : null}
@@ -76,16 +69,28 @@ export const Session = React.memo(function Session(props: ISessionProps): JSX.El
           {trans.__('Not managed: %1', session.unmanagedReason ?? trans.__('its kernel runs without a guest'))}
         </p>
       )}
-    </li>
+    </>
   );
 });
 
-/** How long the present wait has lasted. */
-function CurrentWait(props: { readonly session: ISession }): JSX.Element | null {
-  const { waitingSince } = props.session;
+/** What few people ask for: shown when the name is pointed at. */
+function facts(session: ISession, trans: ISurroundings['trans']): string {
+  const counted = [
+    ...(session.iterations ? [trans._n('%1 iteration', '%1 iterations', session.iterations)] : []),
+    ...(session.turns ? [trans._n('%1 turn', '%1 turns', session.turns)] : []),
+    ...(session.evictions ? [trans._n('%1 eviction', '%1 evictions', session.evictions)] : [])
+  ];
+  const lines = [session.path ?? sessionName(session, trans), session.frameworks.join(', '), counted.join(', ')];
+  return lines.filter(line => line).join('\n');
+}
+
+/** The state with its place in line, and for how long it has been so. */
+function StateLine(props: { readonly session: ISession }): JSX.Element {
+  const { session } = props;
   const { trans } = useSurroundings();
-  const now = useNow(waitingSince !== null);
-  return waitingSince === null ? null : <span>{trans.__('for %1', duration(now - waitingSince, trans))}</span>;
+  const from = since(session);
+  const now = useNow(from !== null);
+  return <span className="jp-Salus-word">{stateLine(session, trans, from === null ? null : now - from)}</span>;
 }
 
 function Figures(props: { readonly session: ISession }): JSX.Element {
@@ -93,21 +98,35 @@ function Figures(props: { readonly session: ISession }): JSX.Element {
   const { trans } = useSurroundings();
   const uses = session.state === 'running' || session.state === 'yielding';
   const waits = session.waitingSince !== null;
-  const since = Math.max(0, useNow(uses || waits) - session.asOf);
-  const used = session.usedS + (uses ? since : 0);
-  const waited = session.waitedS + (waits ? since : 0);
+  const now = useNow(uses || waits);
+  const later = Math.max(0, now - session.asOf);
+  const used = session.usedS + (uses ? later : 0);
+  const waited = session.waitedS + (waits ? later : 0);
+  // The first wait's own length stands in the line above.
+  const before = waited - (session.waitingSince === null ? 0 : now - session.waitingSince);
+  const ephemeral = session.ephemeralBytes > 0;
+  const mode = modeWords(session.memoryMode, trans);
   return (
     <div className="jp-Salus-figures">
-      <span title={trans.__('Persistent: what it holds between two turns')}>P {gib(session.persistentBytes)}</span>
-      <span title={trans.__('Ephemeral: what it needs on top in a turn')}>E {gib(session.ephemeralBytes)} GiB</span>
-      <span title={trans.__('Time with the device')}>{trans.__('used %1', duration(used, trans))}</span>
-      {waited >= 1 ? (
-        <span title={trans.__('Time spent waiting')}>{trans.__('waited %1', duration(waited, trans))}</span>
+      <span title={trans.__('Persistent: what it holds between two turns')}>
+        P {gib(session.persistentBytes)}
+        {ephemeral ? '' : ' GiB'}
+      </span>
+      {ephemeral ? (
+        <span title={trans.__('Ephemeral: what it needs on top in a turn')}>E {gib(session.ephemeralBytes)} GiB</span>
+      ) : null}
+      <span title={trans.__('Time with the device')}>{trans.__('used %1', roughly(used, trans))}</span>
+      {before >= 1 ? (
+        <span title={trans.__('Time spent waiting, all in all')}>{trans.__('waited %1', roughly(waited, trans))}</span>
+      ) : null}
+      {mode ? (
+        <span className="jp-Salus-mode" title={mode[1]}>
+          {mode[0]}
+        </span>
       ) : null}
     </div>
   );
 }
-
 function PrioritySelect(props: {
   readonly session: ISession;
   readonly name: string;

@@ -7,7 +7,7 @@ import * as React from 'react';
 import { lanesIcon } from '../icons';
 import { Timeline } from '../timeline/timeline';
 import { ISurroundings, SurroundingsProvider, useSignal, useSurroundings } from './context';
-import { Device, Lanes } from './device';
+import { Device } from './device';
 import { Faults, Unmanaged } from './faults';
 import { Section } from './section';
 import { Sessions } from './sessions';
@@ -33,7 +33,26 @@ export class Sidebar extends ReactWidget {
     this.title.caption = trans.__('GPU lanes');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU lanes'));
+    this.node.addEventListener('pointerover', event => this._light(event.target));
+    this.node.addEventListener('pointerleave', () => this._light(null));
   }
+
+  /** Lights up the pointed session wherever it stands: in the bar, in its lane, in its row, in the timeline. */
+  private _light(target: EventTarget | null): void {
+    const pointed = target instanceof Element ? target.closest('[data-session]')?.getAttribute('data-session') : null;
+    if ((pointed ?? null) === this._lit) {
+      return;
+    }
+    this._lit = pointed ?? null;
+    this.node.querySelectorAll('[data-lit]').forEach(element => element.removeAttribute('data-lit'));
+    if (this._lit !== null) {
+      this.node
+        .querySelectorAll(`[data-session="${CSS.escape(this._lit)}"]`)
+        .forEach(element => element.setAttribute('data-lit', ''));
+    }
+  }
+
+  private _lit: string | null = null;
 
   protected override render(): JSX.Element {
     return (
@@ -54,6 +73,10 @@ function Panel(props: { readonly desk: IDesk }): JSX.Element {
   const { devices, lanes, sessions } = store;
   const live = feed.link.kind === 'live';
   const waiting = sessions.filter(session => session.state === 'waiting').length;
+  const summary = [
+    trans._n('%1 session', '%1 sessions', sessions.length),
+    ...(waiting ? [trans._n('%1 waits', '%1 wait', waiting)] : [])
+  ].join(', ');
   return (
     <>
       <Faults />
@@ -64,36 +87,20 @@ function Panel(props: { readonly desk: IDesk }): JSX.Element {
         ) : null
       ) : (
         <div className={live ? 'jp-Salus-content' : 'jp-Salus-content jp-mod-stale'}>
-          <Section id="memory" title={trans.__('Memory')}>
-            {devices.length ? null : <p className="jp-Salus-empty">{trans.__('The backend has found no device.')}</p>}
-            {devices.map(device => (
-              <Device
-                key={device.id}
-                device={device}
-                named={devices.length > 1}
-                lanes={lanes}
-                sessions={sessions.filter(session => session.device === device.id)}
-              />
-            ))}
-          </Section>
-          <Section
-            id="lanes"
-            title={trans.__('Lanes')}
-            aside={waiting ? trans._n('%1 waits', '%1 wait', waiting) : trans.__('nobody waits')}
-          >
-            {lanes.length || waiting ? (
-              <Lanes devices={devices} lanes={lanes} sessions={sessions} />
-            ) : (
-              <p className="jp-Salus-empty">
-                {trans.__('No lane is open. A notebook gets one when its code first uses the device.')}
-              </p>
-            )}
-          </Section>
-          <Section
-            id="sessions"
-            title={trans.__('Sessions')}
-            aside={trans._n('%1 session', '%1 sessions', sessions.length)}
-          >
+          {devices.length ? null : (
+            <p className="jp-Salus-empty">{trans.__('The backend has found no device.')}</p>
+          )}
+          {devices.map((device, at) => (
+            <Device
+              key={device.id}
+              device={device}
+              named={devices.length > 1}
+              lanes={lanes.filter(lane => lane.device === device.id)}
+              sessions={sessions.filter(session => (session.device === null ? at === 0 : session.device === device.id))}
+              currentKernel={desk.currentKernel}
+            />
+          ))}
+          <Section id="sessions" title={trans.__('Sessions')} aside={summary}>
             {sessions.length ? (
               <Sessions sessions={sessions} currentKernel={desk.currentKernel} />
             ) : (

@@ -4,11 +4,10 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { NotebookPanel } from '@jupyterlab/notebook';
 import * as React from 'react';
-import { duration } from '../format';
 import { lanesIcon, stateIcon } from '../icons';
 import { ISurroundings, SurroundingsProvider, useNow, useSignal, useSurroundings } from '../panel/context';
 import { ISession } from '../wire';
-import { shortLine } from '../words';
+import { shortLine, stateLine } from '../words';
 
 export class Chip extends ReactWidget {
   /** `follow` calls its argument whenever another kernel may be meant. */
@@ -50,12 +49,14 @@ function ChipView(props: {
   useSignal(model.feed.linkChanged);
   const kernelId = props.kernelId();
   const session = kernelId === null ? undefined : model.store.ofKernel(kernelId);
-  const since = useNow(session?.state === 'waiting');
+  const now = useNow(session !== undefined && session.waitingSince !== null);
   if (kernelId === null || model.store.state === null) {
     return null;
   }
   const live = model.feed.link.kind === 'live';
-  const text = live ? shortLine(session, trans) : trans.__('No backend');
+  const text = live ? shortLine(session, trans, now) : trans.__('No backend');
+  // Without the seconds: a name that changes each second would be read out again and again.
+  const word = live && session ? stateLine(session, trans) : text;
   const Icon = live ? (session ? stateIcon(session.state) : lanesIcon) : stateIcon('broken');
   return (
     <button
@@ -63,14 +64,11 @@ function ChipView(props: {
       className={`jp-Salus-chip jp-mod-${props.place}`}
       data-state={live ? (session?.state ?? 'unmanaged') : 'gone'}
       title={tip(session)}
-      aria-label={trans.__('GPU: %1. Show GPU lanes', text)}
+      aria-label={trans.__('GPU: %1. Show GPU lanes', word)}
       onClick={() => void commands.execute('jupyter-salus:show')}
     >
       <Icon.react tag="span" className="jp-Salus-icon" />
       <span>{text}</span>
-      {live && session?.state === 'waiting' && session.waitingSince !== null ? (
-        <span className="jp-Salus-chipTime">{trans.__('for %1', duration(since - session.waitingSince, trans))}</span>
-      ) : null}
     </button>
   );
 
@@ -81,6 +79,6 @@ function ChipView(props: {
     if (!of) {
       return trans.__('This notebook’s kernel runs without turns: see GPU lanes in the left sidebar');
     }
-    return of.reason?.text ?? trans.__('This notebook on the GPU: %1', shortLine(of, trans));
+    return of.reason?.text ?? trans.__('This notebook on the GPU: %1', shortLine(of, trans, now));
   }
 }

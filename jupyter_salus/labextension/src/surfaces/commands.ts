@@ -8,11 +8,11 @@ import { Dialog, ICommandPalette, showDialog } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import { Action, isPossible } from '../actions';
+import { Action, isPossible, movesMemory } from '../actions';
 import { evictIcon, lanesIcon, pinIcon, restoreIcon, shutdownIcon, yieldIcon } from '../icons';
 import { Model } from '../model/model';
 import { ISession, POLICIES, PRIORITIES } from '../wire';
-import { priorityWord, sessionName } from '../words';
+import { policyWord, priorityWord, sessionName } from '../words';
 
 export interface ICommandParts {
   readonly app: JupyterFrontEnd;
@@ -21,6 +21,10 @@ export interface ICommandParts {
   readonly tracker: INotebookTracker | null;
   readonly palette: ICommandPalette | null;
 }
+
+/** Commands whose state depends on a session's, and milliseconds after which they follow it. */
+const FOLLOWING = ['yield', 'evict', 'restore', 'pin', 'priority', 'shutdown', 'open'] as const;
+const FOLLOW_MS = 200;
 
 type Args = ReadonlyPartialJSONObject;
 
@@ -32,25 +36,24 @@ export function addCommands({ app, model, trans, tracker, palette }: ICommandPar
     if (typeof args['session'] === 'string') {
       return model.store.session(args['session']);
     }
+    if (args['pointed'] === true) {
+      const row = app.contextMenuHitTest(node => node.dataset['session'] !== undefined);
+      return model.store.session(row?.dataset['session'] ?? '');
+    }
     const kernelId = tracker?.currentWidget?.sessionContext.session?.kernel?.id;
     return kernelId === undefined ? undefined : model.store.ofKernel(kernelId);
   };
 
-  /** Asks before somebody else is hit; true where it isn't so, or the person wants it. */
-  const agreed = async (session: ISession, question: string, accept: string): Promise<boolean> => {
-    if (session.own) {
-      return true;
-    }
-    const answer = await showDialog({
-      title: trans.__('This is somebody else’s notebook'),
-      body: question,
-      buttons: [
-        Dialog.cancelButton({ label: trans.__('Leave it') }),
-        Dialog.warnButton({ label: accept })
-      ]
-    });
-    return answer.button.accept;
+  const moves = (session: ISession | undefined): boolean => session !== undefined && movesMemory(session);
+
+  const ask = async (title: string, body: string, accept: string): Promise<boolean> => {
+    const buttons = [Dialog.cancelButton({ label: trans.__('Leave it') }), Dialog.warnButton({ label: accept })];
+    return (await showDialog({ title, body, buttons })).button.accept;
   };
+
+  /** Asks before somebody else is hit; true where it isn't so, or the person wants it. */
+  const agreed = async (session: ISession, question: string, accept: string): Promise<boolean> =>
+    session.own || ask(trans.__('This is somebody else’s notebook'), question, accept);
 
   const whose = (session: ISession) => session.user ?? trans.__('somebody else');
 
@@ -65,6 +68,7 @@ export function addCommands({ app, model, trans, tracker, palette }: ICommandPar
         const session = sessionOf(args);
         return session !== undefined && isPossible(verb, session);
       },
+      isVisible: args => args['pointed'] !== true || verb === 'yield' || moves(sessionOf(args)),
       execute: async args => {
         const session = sessionOf(args);
         if (session && (await agreed(session, parts.question(session), parts.short))) {
@@ -105,6 +109,7 @@ export function addCommands({ app, model, trans, tracker, palette }: ICommandPar
     icon: pinIcon,
     isToggleable: true,
     isToggled: args => sessionOf(args)?.pinned ?? false,
+    isVisible: args => args['pointed'] !== true || moves(sessionOf(args)),
     isEnabled: args => {
       const session = sessionOf(args);
       return session !== undefined && isPossible('pin', session);
@@ -150,8 +155,20 @@ export function addCommands({ app, model, trans, tracker, palette }: ICommandPar
     label: trans.__('Policy of a GPU'),
     execute: async args => {
       const policy = POLICIES.find(one => one === args['policy']);
-      if (policy && typeof args['device'] === 'string') {
-        await model.setPolicy(args['device'], policy);
+      const device = model.store.devices.find(one => one.id === args['device']);
+      if (!policy || !device || policy === device.policy) {
+        return;
+      }
+      const others = model.store.sessions.filter(session => session.device === device.id && !session.own);
+      const question = trans._n(
+        '“%2” will decide who runs next on %3, also for %1 notebook of somebody else.',
+        '“%2” will decide who runs next on %3, also for %1 notebooks of other people.',
+        others.length,
+        policyWord(policy, trans),
+        device.name
+      );
+      if (!others.length || (await ask(trans.__('Other people use this device'), question, trans.__('Change it')))) {
+        await model.setPolicy(device.id, policy);
       }
     }
   });
@@ -214,15 +231,15 @@ export function addCommands({ app, model, trans, tracker, palette }: ICommandPar
     }
   }
 
-  // Enabled states and toggles follow the sessions.
+  // Enabled states and toggles follow the sessions, a few times a second at most.
   let scheduled = false;
   const follow = () => {
     if (!scheduled) {
       scheduled = true;
-      requestAnimationFrame(() => {
+      setTimeout(() => {
         scheduled = false;
-        commands.notifyCommandChanged();
-      });
+        FOLLOWING.forEach(command => commands.notifyCommandChanged(`jupyter-salus:${command}`));
+      }, FOLLOW_MS);
     }
   };
   model.transitioned.connect(follow);

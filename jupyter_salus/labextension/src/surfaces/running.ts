@@ -11,6 +11,9 @@ import { Model } from '../model/model';
 import { ISession } from '../wire';
 import { sessionName, stateLine } from '../words';
 
+/** Milliseconds between two drawings at least. */
+const SPACING_MS = 1_000;
+
 export function addRunningSection(
   managers: IRunningSessionManagers,
   model: Model,
@@ -27,7 +30,17 @@ export function addRunningSection(
     open: () => void commands.execute('jupyter-salus:open', { session: session.id }),
     shutdown: () => void commands.execute('jupyter-salus:shutdown', { session: session.id })
   });
-  model.store.changed.connect(() => runningChanged.emit(undefined));
+  // The panel draws all its sections at each of these, seen or not.
+  let scheduled = false;
+  model.store.changed.connect(() => {
+    if (!scheduled) {
+      scheduled = true;
+      setTimeout(() => {
+        scheduled = false;
+        runningChanged.emit(undefined);
+      }, SPACING_MS);
+    }
+  });
   managers.add({
     name: trans.__('GPU lanes'),
     running: () => shown().map(item),

@@ -47,6 +47,21 @@ export function ticks(from: number, to: number): number[] {
   return times;
 }
 
+/** The spans without those too short to be seen: that end within `resolution` seconds of where the one before did. */
+export function thinned<T extends { readonly from: number; readonly to: number }>(
+  spans: readonly T[],
+  resolution: number
+): T[] {
+  const kept: T[] = [];
+  for (const span of spans) {
+    const last = kept[kept.length - 1];
+    if (!last || span.to - last.to >= resolution) {
+      kept.push(span);
+    }
+  }
+  return kept;
+}
+
 function clamp(value: number, low: number, high: number): number {
   return Math.min(high, Math.max(low, value));
 }
