@@ -10,10 +10,14 @@ import functools
 import inspect
 import threading
 import time
+from types import FrameType
 from typing import Any, Callable, Dict, Optional
 
 from .meter import Meter
 from .trace import without_ours
+
+#: Frames between ipykernel's request for an answer and where it waits for that, at most.
+_NEAR = 20
 
 
 class Cell:
@@ -103,6 +107,17 @@ class Cells:
                     raise
 
         kernel.do_execute = do_execute
+
+
+def asks(frame: Optional[FrameType]) -> bool:
+    """Whether the thread that is at this frame waits for a person's answer: `input()`, pdb, getpass."""
+    for _ in range(_NEAR):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "_input_request" and frame.f_globals.get("__name__") == "ipykernel.kernelbase":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def parent_of(kernel: Any) -> Any:

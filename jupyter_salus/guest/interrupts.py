@@ -15,6 +15,7 @@ callback at a wrong place, so that no `try` around the loop sees it (seen on 3.1
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import _thread
 import ctypes
 import signal
@@ -44,17 +45,18 @@ class Interrupts:
         """Put the guest's handler in place; the caller calls `finish` in any case."""
         if not self._wait.is_main:
             return
+        # The C module alone: `signal` makes an enumeration's member of each answer, and another session waits meanwhile.
         for number in range(1, signal.NSIG):
-            previous = signal.getsignal(number)
+            previous = _signal.getsignal(number)
             if _stands_back(number, previous):
-                signal.signal(number, self._note)
+                _signal.signal(number, self._note)
                 self._previous[number] = previous
 
     def finish(self) -> None:
         """Put the user's handlers back."""
         for number, previous in self._previous.items():
-            if signal.getsignal(number) == self._note:
-                signal.signal(number, previous)
+            if _signal.getsignal(number) == self._note:
+                _signal.signal(number, previous)
 
     def _note(self, number: int, _frame: Optional[FrameType]) -> None:
         self.came.append(number)
@@ -64,7 +66,7 @@ class Interrupts:
         """Do what the signals would have done in the user's code: may raise, as the user's own handler does."""
         for number in dict.fromkeys(self.came or [int(signal.SIGINT)]):
             previous = self._previous.get(number)
-            if not callable(previous) or previous is signal.SIG_IGN:
+            if not callable(previous):
                 continue
             if number == signal.SIGINT and _only_cancels_a_task(previous):
                 if self._raises:
@@ -78,10 +80,10 @@ class Interrupts:
 
 def _stands_back(number: int, handler: Any) -> bool:
     """Whether the guest's handler may stand in for this one: for a function, and for the ignoring of SIGINT."""
-    if number == signal.SIGINT:
-        return handler is not None and handler is not signal.SIG_DFL
-    if not callable(handler) or isinstance(handler, signal.Handlers):
-        return False
+    if number == signal.SIGINT and handler == signal.SIG_IGN:
+        return True
+    if not callable(handler):
+        return False  # the system's default, to be ignored, or of another language
     module = getattr(handler, "__module__", None) or ""
     return not module.startswith(("asyncio", "tornado", __name__.partition(".")[0]))
 

@@ -23,6 +23,8 @@ WINDOW_S, MOST = 0.02, 0.5
 CROWD = 15
 #: Marks of earlier use lie at least this far apart, in seconds, so that few of them span the window.
 _APART_S = 0.004
+#: The file of the frames of a running import.
+IMPORTS = "<frozen importlib._bootstrap>"
 #: A stack deeper than this isn't searched further for an import that runs.
 _DEEP = 400
 
@@ -168,7 +170,7 @@ def importing(frame: Optional[FrameType]) -> bool:
     for _ in range(_DEEP):
         if frame is None:
             return False
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        if frame.f_code.co_filename == IMPORTS:
             return True
         frame = frame.f_back
     return False

@@ -7,7 +7,6 @@ import time
 from typing import Callable, Optional, Tuple
 
 from ..protocol.messages import Progress
-from .memory import resident_bytes
 
 #: Progress is said no more often than this, in seconds.
 EVERY_S = 0.1
@@ -16,9 +15,10 @@ FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "torch", "jax", "sklearn", "lig
 
 
 class Tally:
-    """Counts iterations of the running turn; `remaining` asks whoever knows how many are still to come."""
+    """Counts iterations of the running turn; `resident_bytes` tells what lies in RAM where that is governed."""
 
-    def __init__(self) -> None:
+    def __init__(self, resident_bytes: Callable[[], Optional[int]]) -> None:
+        self._resident_bytes = resident_bytes
         self.iterations = 0
         self.total_iterations = 0
         self.due = 0.0
@@ -36,7 +36,7 @@ class Tally:
 
     def report(self, epoch: int) -> Tuple[Progress, Optional[int]]:
         """What happened since the last report, and the resident bytes now."""
-        now, cpu_s, resident = time.monotonic(), time.process_time(), resident_bytes()
+        now, cpu_s, resident = time.monotonic(), time.process_time(), self._resident_bytes()
         said = Progress(
             epoch=epoch,
             iterations=self.iterations,

@@ -28,13 +28,14 @@ from ..protocol.messages import (
 )
 from ..protocol.version import VERSION
 from .cell import Cell, Cells
+from .gate import AtGate, has_guard
 from .interrupts import INVISIBLE, Interrupts, Redo, users_frame
 from .line import Line
 from .link import Link
-from .memory import resident_bytes
 from .meter import Meter
 from .progress import Tally
 from .remaining import Remaining
+from .resident import Resident
 from .trace import is_users
 from .turn import Turn
 from .wait import Outcome, Wait
@@ -64,12 +65,14 @@ class Session:
 
     def __init__(self, identity: Identity, kernel: Any) -> None:
         self.identity = identity
+        #: How the device's memory is governed: `host` (RAM), `blocks` and `regions` (by the guard), `plain` (not at all).
         self.memory_mode = "host"
         self.off = False
         #: Whether a framework that computes in threads of its own is there.
         self.pools = False
         self.waited_s = 0.0
-        self.tally = Tally()
+        self._resident = Resident()
+        self.tally = Tally(self._resident_bytes)
         self.remaining = Remaining()
         self.redo = Redo()
         self.cells = Cells(self._cell_began, self._cell_ended)
@@ -78,6 +81,7 @@ class Session:
             identity.address, self._hello, self._on_welcome, self._on_message, self._on_down, self._on_tick
         )
         self.turn = Turn(self.link.send, self.tally.report, self.tally.begin)
+        self.gate = AtGate(self.cells, self.line)
         self.watch = Watch(self)
         self._key: Optional[str] = None
         self._was_holding = False
@@ -85,6 +89,11 @@ class Session:
         self._meters: Dict[int, Meter] = {}
         #: Threads that an interrupt let go on without a turn where nothing may be raised, until the next cell begins.
         self._let_go: Set[int] = set()
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the guard sees each touch of the device, and asks for the turn: a boundary is none by itself then."""
+        return self.memory_mode in ("blocks", "regions")
 
     # ---- boundaries --------------------------------------------------------------------------------------------------
 
@@ -124,7 +133,7 @@ class Session:
     def _touches(self) -> bool:
         """Whether this boundary, without a turn, is a touch of the device."""
         thread = threading.get_ident()
-        if thread in self._let_go:
+        if self.guarded or thread in self._let_go:
             return False
         return self.meter(thread).hungry(time.monotonic(), users_frame(), self.pools)
 
@@ -208,6 +217,8 @@ class Session:
 
     def _cell_ended(self, cell: Cell, last: bool) -> None:
         try:
+            if last:
+                self.gate.opened()
             finished = CellFinished(cell=cell.number)
             if last:
                 self.turn.release(finished)
@@ -237,12 +248,18 @@ class Session:
             path=own.path,
             holding=self.turn.resumes or None,
             waiting=(self._was_waiting and in_cell) or None,
-            persistent_bytes=resident_bytes(),
+            guarded=has_guard() or None,
+            persistent_bytes=self._resident.bytes(),
         )
+
+    def _resident_bytes(self) -> Optional[int]:
+        """What is said of memory at boundaries: a GPU's is seen by the guard, or from outside."""
+        return self._resident.bytes() if self.memory_mode == "host" else None
 
     def _on_welcome(self, welcome: Welcome) -> None:
         self._key = welcome.key or self._key
         self.memory_mode = welcome.memory_mode or self.memory_mode
+        self.turn.unasked = self.guarded
         self._was_holding = self._was_waiting = False
         for cell in list(self.cells.open.values()):
             self.link.send(CellStarted(cell=cell.number, cell_id=cell.cell_id))
@@ -250,10 +267,12 @@ class Session:
     def _on_message(self, message: Message) -> None:
         if isinstance(message, TurnGranted):
             self.turn.on_granted(message)
+            self.gate.opened()
         elif isinstance(message, TurnRevoked):
             self.turn.on_revoked(message)
         elif isinstance(message, WaitExplained):
             self.turn.on_explained(message)
+            self.gate.explained(message, time.monotonic())
         elif isinstance(message, Interrupt):
             self.turn.interrupt(time.monotonic())
 
@@ -261,6 +280,7 @@ class Session:
         self._was_holding = self._was_holding or self.turn.epoch is not None
         self._was_waiting = self._was_waiting or self.turn.wanted
         self.turn.on_down()
+        self.gate.opened()
         self.watch.on_down()
 
     def _on_tick(self, now: float) -> Optional[float]:
@@ -274,6 +294,7 @@ class Session:
         """In a forked child: it is no part of the session, keeps no copy of the connection, and runs ungoverned."""
         self.off = True
         self.link.abandon()
+        self._resident.close()
         self.turn.settled = False
         self.turn.epoch = None
         self.watch.loops.forked()

@@ -46,6 +46,8 @@ class Turn:
         self.background = False
         #: This session told a new backend that it was in its turn: that one goes on, under whatever ticket.
         self.resumes = False
+        #: Turns come unasked as well: the guard asks for them when the device is touched.
+        self.unasked = False
         self.explanation: Optional[WaitExplained] = None
         self._ticket: Optional[int] = None
         self._last_ticket = 0
@@ -122,8 +124,11 @@ class Turn:
     def on_granted(self, message: TurnGranted) -> None:
         """The backend gave the session a turn."""
         with self.lock:
-            awaited = self._ticket is not None or self.resumes
+            awaited = self._ticket is not None or self.resumes or self.unasked
             self.resumes = False
+            if self.unasked and self.epoch is not None and self.epoch < message.epoch:
+                # The guard was stopped in mid-iteration: that turn is over without a word from here.
+                self.epoch = None
             if self.epoch is not None or not awaited:
                 # Nobody waits for it: the wait was interrupted while the grant was on its way. Where somebody waits, a
                 # grant counts under whatever ticket: it may have crossed a newer request, which the backend takes for

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Optional
 
+from .cell import asks
 from .loops import Loops, loops_of_this_python
 from .meter import Sleep, frame_of
 
@@ -67,6 +68,10 @@ class Watch:
         if turn.settled:
             self.loops.disarm()
             return self._held(now)
+        if session.guarded:
+            # Touches are the guard's to see, and it stops what has no turn.
+            self.loops.disarm()
+            return session.gate.look(now) if session.gate.waits else None
         if turn.wanted:
             # Other threads of the session stop at their next boundary as well.
             self.loops.arm()
@@ -76,16 +81,21 @@ class Watch:
     def _revoked(self, now: float) -> float:
         session = self._session
         self.loops.arm()
-        if session.memory_mode == "host" and self._sleep.lasts(now):
+        if (session.memory_mode == "host" and self._sleep.lasts(now)) or self._at_prompts():
             # It computes nothing: a prompt, a debugger's stop, a sleep, a download. What it holds is counted, and it
-            # asks again at its next touch.
+            # asks again at its next touch. On a GPU a sleeping process may have work under way.
             session.turn.release()
             return LOOK_S
         return self.loops.period_s(REVOKED_S)
 
+    def _at_prompts(self) -> bool:
+        """Whether all that is open waits for a person's answer."""
+        cells = list(self._session.cells.open.values())
+        return bool(cells) and all(asks(frame_of(cell.thread)) for cell in cells)
+
     def _held(self, now: float) -> Optional[float]:
         session = self._session
-        if session.cells.open:
+        if session.cells.open or session.guarded:
             return None
         if self._process_share(now) < 0.5:
             session.turn.release()

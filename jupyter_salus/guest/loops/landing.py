@@ -7,7 +7,7 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING, Optional
 
-from ..meter import importing
+from ..meter import IMPORTS
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -28,9 +28,16 @@ def may_wait(frame: Optional[FrameType], session: Session) -> bool:
     Not while it imports, not within `ROOM` of the recursion limit, and inside `%timeit` and `%prun` only once the
     revocation's deadline has passed, since the wait would be measured.
     """
-    if importing(frame) or not has_room(frame):
-        return False
-    return not is_measured(frame) or _out_of_patience(session)
+    measured = False
+    left = sys.getrecursionlimit() - ROOM
+    while frame is not None:
+        left -= 1
+        name = frame.f_code.co_filename
+        if left <= 0 or name == IMPORTS:
+            return False
+        measured = measured or _measures(name)
+        frame = frame.f_back
+    return not measured or _out_of_patience(session)
 
 
 def has_room(frame: Optional[FrameType]) -> bool:
@@ -47,11 +54,14 @@ def is_measured(frame: Optional[FrameType]) -> bool:
     for _ in range(_DEEP):
         if frame is None:
             return False
-        name = frame.f_code.co_filename
-        if name in _TIMED or name.endswith(_PROFILERS):
+        if _measures(frame.f_code.co_filename):
             return True
         frame = frame.f_back
     return False
+
+
+def _measures(name: str) -> bool:
+    return name in _TIMED or name.endswith(_PROFILERS)
 
 
 def _out_of_patience(session: Session) -> bool:
