@@ -29,6 +29,7 @@ ABOUT_NOBODY = [
     events.GrowthWithdrawn("nobody", 1),
     events.PriorityChanged("nobody", "high"),
     events.PinChanged("nobody", True),
+    events.EvictableChanged("nobody", True),
     events.YieldAsked("nobody"),
     events.EvictAsked("nobody"),
     events.RestoreAsked("nobody"),
@@ -43,6 +44,11 @@ LATE = [
 REFUSED: list[tuple[events.Event, type[PeerError], str]] = [
     (events.SessionOpened("new", "u", "nowhere"), UnknownDevice, "cannot find device 'nowhere': known are gpu"),
     (events.SessionOpened("runs", "u", "gpu"), BadValue, "cannot open session 'runs': it is open already"),
+    (
+        events.SessionOpened("new", "u", "gpu", holding=True, out_bytes=5),
+        BadValue,
+        "can't have a turn and be in host memory",
+    ),
     (events.SessionOpened("new", "u", "gpu", priority="urgent"), BadValue, "must be one of high, normal, low"),
     (events.PriorityChanged("runs", ""), BadValue, "cannot use priority ''"),
     (events.PolicyChanged("gpu", "lottery"), BadValue, "must be one of fair, fifo, srtf, pack, priority"),

@@ -61,6 +61,7 @@ class Device:
         "active_users",
         "active_weight",
         "blocked",
+        "draining",
         "fixed_bytes",
         "going_bytes",
         "handover_s",
@@ -150,6 +151,8 @@ class Device:
         self.stale = True
         #: The session that is let in now is so though the device has too little, since nobody else can run.
         self.over_capacity = False
+        #: Why it is drained, maybe ""; None: it isn't.
+        self.draining: str | None = None
         #: Sessions that grew past what the device has.
         self.overgrown: list[Session] = []
 
@@ -190,6 +193,8 @@ class Device:
         if resident and session.turn is Turn.NONE:
             if session.evictable and session.held_bytes > 0:
                 self.idle.put(session, (float(session.pinned), float(session.held_bytes)))
+            else:
+                self.idle.discard(session)
             self.needs.discard(session)
         else:
             self.idle.discard(session)

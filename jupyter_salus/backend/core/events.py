@@ -36,7 +36,8 @@ class Profile:
 class SessionOpened(Event):
     """A session is there: laneless, without a turn. `evictable`: its device can move it (False on `host`).
 
-    `holding`: it came back to a new backend while it had a turn, with `persistent_bytes` on the device.
+    `holding`: it came back to a new backend while it had a turn, with `persistent_bytes` on the device. `out_bytes`: it came
+    back to one while it was out, with so many bytes in host memory.
     """
 
     session: str
@@ -47,6 +48,15 @@ class SessionOpened(Event):
     holding: bool = False
     persistent_bytes: int = 0
     profile: Profile | None = None
+    out_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EvictableChanged(Event):
+    """Whether a session's bytes can be moved is known now, or isn't so any more."""
+
+    session: str
+    evictable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +302,18 @@ class PolicyChanged(Event):
 
     device: str
     policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAsked(Event):
+    """A device is to be maintained: turns end, what can be moved goes out, nobody gets a turn. `draining` False: that is over.
+
+    `reason` is shown to those who wait.
+    """
+
+    device: str
+    draining: bool = True
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,11 @@ def _lanes(device: Device, sessions: list[Session]) -> None:
             _hold(one.stopped_bytes == 0, f"session {one.id} is stopped and in a lane")
             if one.holds:
                 _hold(one.mapped_bytes <= one.lane_bytes, f"session {one.id} uses more than its lane has for it")
+    if device.draining is not None:
+        _hold(
+            all(one.turn is not Turn.RUNNING for one in device.holders),
+            f"{device.id}: a turn goes on while it is drained",
+        )
     if not device.side_by_side:
         given = [one for one in device.holders if not one.resumed]
         _hold(len(given) <= 1, f"{device.id}: {len(given)} were let run where one may")

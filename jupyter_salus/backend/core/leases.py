@@ -27,11 +27,13 @@ LEAVES_S = 5.0
 def opened(state: State, event: events.SessionOpened, now: float) -> Device:
     """A session is there. Raises `BadValue`, `UnknownDevice` and `OverLimit`."""
     device = state.device(event.device)
+    if event.holding and event.out_bytes:
+        raise BadValue(f"cannot open session {event.session!r}: it can't have a turn and be in host memory")
     if event.session in state.sessions:
         raise BadValue(f"cannot open session {event.session!r}: it is open already", {"session": event.session})
     wanted = priority(event.priority)
     user = state.users.get(event.user)
-    if user is not None and not (event.holding or event.persistent_bytes):
+    if user is not None and not (event.holding or event.persistent_bytes or event.out_bytes):
         limits.check_seat(user, event.session)
     user = state.user(event.user)
     session = Session(
@@ -40,7 +42,7 @@ def opened(state: State, event: events.SessionOpened, now: float) -> Device:
         user=user,
         device=device,
         priority=limits.capped(user, wanted),
-        evictable=event.evictable,
+        evictable=event.evictable or event.out_bytes > 0,
         opened_at=now,
         credit=Credit(now, state.config.credit_window_s),
         profile=event.profile if event.profile is not None else NO_PROFILE,
@@ -53,7 +55,14 @@ def opened(state: State, event: events.SessionOpened, now: float) -> Device:
         session.credit, session.virtual_s = seat.credit, seat.virtual_s
     user.sessions[session.id] = session
     state.sessions[session.id] = session
-    if event.persistent_bytes or event.holding:
+    if event.out_bytes:
+        session.persistent_bytes = event.persistent_bytes + event.out_bytes
+        session.to_residency(Residency.EVICTED)
+        session.out_bytes = event.out_bytes
+        state.observe(session, event.persistent_bytes)
+        device.fixed_bytes += event.persistent_bytes
+        state.put_in_host(session, event.out_bytes)
+    elif event.persistent_bytes or event.holding:
         session.persistent_bytes = event.persistent_bytes
         session.to_residency(Residency.RESIDENT)
         state.observe(session, event.persistent_bytes)
@@ -72,6 +81,17 @@ def _resume(state: State, session: Session, now: float) -> None:
     turns.grant(state, session, now)
     session.resumed = True
     device.over_capacity = over
+
+
+def evictable(state: State, event: events.EvictableChanged, now: float) -> Device:
+    """Whether the session can be moved isn't what it was."""
+    session = state.session(event.session)
+    if session.evictable is not event.evictable:
+        session.evictable = event.evictable
+        if session.residency is not Residency.EVICTED:
+            session.device.fixed_bytes += -session.held_bytes if event.evictable else session.held_bytes
+        state.file(session, now)
+    return session.device
 
 
 def lost(state: State, event: events.LeaseLost, now: float) -> Device:

@@ -190,7 +190,8 @@ def restore(state: State, session: Session, now: float) -> None:
     """Hold the room for a return and ask for it. Raises `LedgerOverdrawn` and changes nothing if there is none."""
     state.hold(session, session.out_bytes)
     session.to_residency(Residency.RESTORING)
-    session.device.fixed_bytes -= session.held_bytes - session.out_bytes
+    if session.evictable:
+        session.device.fixed_bytes -= session.held_bytes - session.out_bytes
     _begin(state, session, now)
     state.file(session, now)
     state.outbox.append(RestoreSession(session.id, session.move))
@@ -214,7 +215,8 @@ def evicted(state: State, session: Session, seconds: float, freed_bytes: int, no
     state.hold(session, -freed)
     session.out_bytes = freed
     state.put_in_host(session, freed)
-    device.fixed_bytes += session.held_bytes
+    if session.evictable:
+        device.fixed_bytes += session.held_bytes
     session.evictions += 1
     state.file(session, now)
 
@@ -250,7 +252,8 @@ def restore_failed(state: State, session: Session, now: float) -> None:
     session.to_residency(Residency.EVICTED)
     del session.device.moving[session.id]
     state.hold(session, -session.out_bytes)
-    session.device.fixed_bytes += session.held_bytes
+    if session.evictable:
+        session.device.fixed_bytes += session.held_bytes
     session.retry_at = now + state.config.retry_s
     state.look_again(session.device, session.retry_at, now)
     state.file(session, now)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import growth, limits, moves, turns
+from . import drain, growth, limits, moves, turns
 from .device import Device
 from .find import fits, join, room_if_lanes_shrink, shed
 from .moves import LOOK
@@ -124,7 +124,9 @@ def advance(state: State, device: Device, now: float) -> None:
         growth.serve(state, device, now)
     if device.overgrown:
         _forgive(state, device, now)
-    if len(device.waiting) or device.holders:
+    if device.draining is not None:
+        drain.advance(state, device, now)
+    elif len(device.waiting) or device.holders:
         _act(state, device, _choose(state, device, now), now)
         if device.blocked and growth.resolve_deadlock(state, device, now):
             device.stale = True

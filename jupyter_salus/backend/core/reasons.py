@@ -26,6 +26,7 @@ CODES = {
     "restoring": "its memory is coming back",
     "evicting": "its memory is being moved out",
     "failed_return": "its memory couldn't come back; it is tried again",
+    "drained": "its device is maintained, and nobody gets a turn there",
     "user_limit": "its user's sessions have as much of the devices' memory as they may",
     "over_capacity": "it holds more than the device has; others go first",
     "silent": "it was run by an inspector; everybody else goes first",
@@ -66,6 +67,9 @@ def reason_of(session: Session, most: Sequence[Session], now: float) -> Reason |
         return Reason("evicting", f"{amount(session.held_bytes)} are being moved out to make room")
     if session.residency is Residency.EVICTED and session.retry_at > now:
         return Reason("failed_return", "its memory couldn't be brought back; it is tried again")
+    if device.draining is not None:
+        why = f": {device.draining}" if device.draining else ""
+        return Reason("drained", f"the device is being maintained, and nobody gets a turn{why}")
     if session.overgrown:
         short = max(-device.ledger.free, 0)
         return Reason(

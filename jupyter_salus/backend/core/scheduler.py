@@ -21,6 +21,7 @@ from .transitions import Turn
 
 AnyEvent = (
     events.SessionOpened
+    | events.EvictableChanged
     | events.LeaseLost
     | events.SeatLeft
     | events.BytesFreed
@@ -46,6 +47,7 @@ AnyEvent = (
     | events.EvictAsked
     | events.RestoreAsked
     | events.PolicyChanged
+    | events.DrainAsked
     | events.DeadlineReached
 )
 
@@ -190,6 +192,8 @@ class Scheduler:
                 return reports.device_measured(state, event, now)
             case events.SessionOpened():
                 return leases.opened(state, event, now)
+            case events.EvictableChanged():
+                return leases.evictable(state, event, now)
             case events.LeaseLost():
                 return leases.lost(state, event, now)
             case events.SeatLeft():
@@ -201,6 +205,8 @@ class Scheduler:
                 return leases.broken(state, event, now)
             case events.PolicyChanged():
                 return wishes.policy(state, event, now)
+            case events.DrainAsked():
+                return wishes.drain(state, event)
             case events.PriorityChanged():
                 return wishes.prioritize(state, event, now)
             case events.PinChanged():

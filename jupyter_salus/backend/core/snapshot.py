@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
+from .drain import is_empty
 from .reasons import Reason, held_bytes, reason_of
 from .transitions import Residency, Turn, visible
 
@@ -32,6 +33,9 @@ class DeviceRow:
     lanes_open: int
     lanes_reason: str
     over_capacity: bool
+    #: Why it is drained, maybe ""; None: it isn't. Nobody has bytes or a turn there.
+    draining: str | None = None
+    empty: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +179,14 @@ def _device(device: Device, now: float) -> DeviceRow:
         lanes_open=len(device.holders),
         lanes_reason=_lanes_reason(device, now),
         over_capacity=ledger.free < 0,
+        draining=device.draining,
+        empty=is_empty(device),
     )
 
 
 def _lanes_reason(device: Device, now: float) -> str:
+    if device.draining is not None:
+        return "the device is being drained"
     if not device.side_by_side:
         return "one at a time on this device"
     if len(device.holders) > 1:

@@ -54,7 +54,7 @@ TURNS: dict[Turn, frozenset[Turn]] = {
 }
 
 RESIDENCIES: dict[Residency, frozenset[Residency]] = {
-    Residency.ABSENT: frozenset({Residency.RESIDENT, Residency.LEAVING}),
+    Residency.ABSENT: frozenset({Residency.RESIDENT, Residency.EVICTED, Residency.LEAVING}),
     Residency.RESIDENT: frozenset({Residency.EVICTING, Residency.LEAVING}),
     Residency.EVICTING: frozenset({Residency.EVICTED, Residency.RESIDENT, Residency.LEAVING}),
     Residency.EVICTED: frozenset({Residency.RESTORING, Residency.LEAVING}),

@@ -81,6 +81,8 @@ def restore(state: State, event: events.RestoreAsked, now: float) -> Device:
     session = state.session(event.session)
     if session.residency is not Residency.EVICTED:
         raise NotPossible(f"cannot bring session {session.id} back: it is {session.residency.value}")
+    if session.device.draining is not None:
+        raise NotPossible(f"cannot bring session {session.id} back: device {session.device.id} is drained")
     if not limits.may_enter(session):
         user = session.user
         raise OverLimit(
@@ -120,6 +122,14 @@ def limit(state: State, event: events.UserLimits, now: float) -> None:
             _set_priority(state, session, allowed, now)
         state.look[session.device] = None
     state.unsettled[user] = None
+
+
+def drain(state: State, event: events.DrainAsked) -> Device:
+    """A device is maintained from now on, or isn't any more. Raises `UnknownDevice`."""
+    device = state.device(event.device)
+    device.draining = event.reason if event.draining else None
+    device.stale = True
+    return device
 
 
 def policy(state: State, event: events.PolicyChanged, now: float) -> Device:
