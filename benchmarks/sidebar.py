@@ -4,7 +4,9 @@ A real JupyterLab with the Manager, a real backend, headless Chromium. Three fig
 
 - from the end of one notebook's loop to the row in the page that shows the other's turn, under `fifo`;
 - the server's processor time with many tabs open and nothing happening, a tab being its event socket and its checks;
-- with guests in full contention: the server's processor time, the page's longest task and its longest frame in a scroll.
+- with guests in full contention: the server's and the backend's processor time; of a scroll through all rows, while they
+  change, the longest frame, and from the browser's own trace the longest task of the page's thread, by the clock and by the
+  processor time that it took: on a loaded machine only the latter is the page's.
 """
 
 from __future__ import annotations
@@ -56,12 +58,10 @@ WATCH = """() => {
   new MutationObserver(look).observe(document.querySelector('#jupyter-salus-sidebar'),
     { subtree: true, childList: true, attributes: true, attributeFilter: ['data-state'] });
 }"""
-#: Scrolls the panel up and down for some seconds: the longest frame and the longest task, in milliseconds.
+#: Scrolls the panel up and down for some seconds: the longest frame, in milliseconds.
 SCROLL = """async seconds => {
   const panel = document.querySelector('#jupyter-salus-sidebar');
-  let task = 0, frame = 0, last = performance.now(), step = 40;
-  const observer = new PerformanceObserver(list => list.getEntries().forEach(one => { task = Math.max(task, one.duration); }));
-  observer.observe({ entryTypes: ['longtask'] });
+  let frame = 0, last = performance.now(), step = 40;
   const end = last + 1000 * seconds;
   while (last < end) {
     const before = panel.scrollTop;
@@ -71,9 +71,26 @@ SCROLL = """async seconds => {
     frame = Math.max(frame, now - last);
     last = now;
   }
-  observer.disconnect();
-  return [frame, task];
+  return frame;
 }"""
+
+
+def traced(browser: Browser, page: Page, seconds: float) -> tuple[float, float, float]:
+    """Scrolls, and traces it: the longest frame, the longest task, and the most processor time of a task, in milliseconds."""
+    browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
+    frame = page.evaluate(SCROLL, seconds)
+    events = json.loads(browser.stop_tracing())["traceEvents"]
+    renderers = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event.get("name") == "thread_name" and event["args"]["name"] == "CrRendererMain"
+    }
+    tasks = [
+        event
+        for event in events
+        if event.get("name") == "RunTask" and event.get("ph") == "X" and (event["pid"], event["tid"]) in renderers
+    ]
+    return frame, max(task["dur"] for task in tasks) / 1000, max(task.get("tdur", 0) for task in tasks) / 1000
 
 
 def cpu_s(pid: int) -> float:
@@ -82,11 +99,11 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def share(pid: int, seconds: float) -> float:
-    """The processor time that a process uses in the next seconds, as a share of one core."""
-    before, started = cpu_s(pid), time.monotonic()
+def shares(pids: list[int], seconds: float) -> list[float]:
+    """The processor time that processes use in the next seconds, as shares of one core."""
+    before, started = [cpu_s(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
-    return (cpu_s(pid) - before) / (time.monotonic() - started)
+    return [(cpu_s(pid) - was) / (time.monotonic() - started) for pid, was in zip(pids, before, strict=True)]
 
 
 @contextmanager
@@ -136,7 +153,8 @@ def idle_share(lab: Lab, tabs: int, seconds: float) -> float:
     sockets = [websocket.create_connection(url) for _ in range(tabs)]
     try:
         lab.request("GET", "salus/api/state")
-        return share(lab.process.pid, seconds)
+        [idle] = shares([lab.process.pid], seconds)
+        return idle
     finally:
         for one in sockets:
             one.close()
@@ -220,8 +238,9 @@ def main() -> None:
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             sidebar = lab.open(opened(browser))
             expect(sidebar.panel.locator(".jp-Salus-session")).to_have_count(arguments.sessions)
-            frame, task = sidebar.page.evaluate(SCROLL, 10)
-            busy = share(lab.process.pid, arguments.seconds)
+            frame, task, task_cpu = traced(browser, sidebar.page, 10)
+            backend = lab.request("GET", "salus/api/state")["backend"]["pid"]
+            busy, governing = shares([lab.process.pid, backend], arguments.seconds)
             browser.close()
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -233,8 +252,10 @@ def main() -> None:
         "grant_seen_p99_ms": 1000 * quantile(delays, 0.99),
         f"server_cpu_{arguments.tabs}_tabs_idle_percent": 100 * idle,
         f"server_cpu_{arguments.sessions}_sessions_percent": 100 * busy,
+        f"backend_cpu_{arguments.sessions}_sessions_percent": 100 * governing,
         "longest_frame_ms": frame,
         "longest_task_ms": task,
+        "longest_task_cpu_ms": task_cpu,
         "cores": os.cpu_count(),
         "load_before": load,
     }
