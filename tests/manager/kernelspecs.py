@@ -17,7 +17,7 @@ c.InteractiveShellApp.extensions = ["autoreload"]
 """
 
 
-def kernelspec(data: Path, name: str, argv: list[str], language: str = "python", **more: str) -> Path:
+def kernelspec(data: Path, name: str, argv: list[str], language: str = "python", **more: object) -> Path:
     """Write a kernelspec into a data directory, and return its own directory."""
     made = data / "kernels" / name
     made.mkdir(parents=True)
