@@ -310,6 +310,24 @@ def test_the_quantum_lengthens_until_hand_overs_are_cheap_but_not_for_interactiv
     assert quantum_s(scheduler._state, session) == pytest.approx(0.5)
 
 
+def test_a_long_quantum_ends_after_a_plain_one_when_an_interactive_session_begins_to_wait():
+    world = World(grows=False)
+    world.device("host", moves=False, side_by_side=False)
+    state = world.scheduler._state
+    training = world.open("training", device="host", iteration_s=0.01)
+    other = world.open("other", device="host", iteration_s=0.01)
+    for one in ("training", "other"):
+        credit = state.sessions[one].credit
+        credit.start, credit.used_s = world.now, 10.0
+    state.devices["host"].handover_s = 0.02
+    world.want(training)
+    world.want(other)
+    holder = state.sessions["training"]
+    assert holder.quantum_end - world.now == pytest.approx(2.0)
+    world.want(world.open("interactive", device="host", iteration_s=0.01))
+    assert holder.quantum_end - world.now == pytest.approx(world.config.quantum_s)
+
+
 @pytest.mark.parametrize("policy", ["fair", "fifo", "srtf", "pack", "priority"])
 def test_of_two_turns_that_meet_at_a_new_backend_one_is_asked_for_where_one_lane_is_open(host: World, policy: str):
     host.tell(events.PolicyChanged("host", policy))

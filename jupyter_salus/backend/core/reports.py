@@ -39,8 +39,11 @@ def turn_requested(state: State, event: events.TurnRequested, now: float) -> Dev
     device.stale = device.stale or device.policy.preempts
     first = not len(device.waiting)
     turns.begin_wait(state, session, event.ticket, now)
-    if first:
-        for holder in device.holders:
+    interactive = state.interactive(session, now)
+    for holder in device.holders:
+        if interactive:
+            turns.shorten_quantum(state, holder, now)
+        elif first:
             turns.watch_quantum(state, holder)
     if session.residency is Residency.RESIDENT and state.config.lanes != "off":
         join(device, session)

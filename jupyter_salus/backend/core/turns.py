@@ -67,6 +67,13 @@ def begin_quantum(state: State, session: Session, now: float) -> None:
         watch_quantum(state, session)
 
 
+def shorten_quantum(state: State, holder: Session, now: float) -> None:
+    """An interactive one began to wait: a quantum that is long because hand-overs are dear ends after a plain one."""
+    if holder.turn is Turn.RUNNING and holder.device.policy.rotates_s(holder) == 0.0:
+        holder.quantum_end = min(holder.quantum_end, now + state.config.quantum_s)
+        watch_quantum(state, holder)
+
+
 def grant(state: State, session: Session, now: float) -> None:
     """Give the session a turn in a lane of its own for as long. The caller saw that it fits."""
     device = session.device
