@@ -51,6 +51,11 @@ class Notebook:
         )
 
     @property
+    def id(self) -> str:
+        """The session's."""
+        return str(self._manager.kernel_id)
+
+    @property
     def pid(self) -> int:
         provisioner: Any = self._manager.provisioner
         return int(provisioner.pid)
@@ -58,7 +63,7 @@ class Notebook:
     @property
     def row(self) -> dict[str, Any]:
         """What the backend says of the session now."""
-        return next(row for row in self._lane.state()["sessions"] if row["id"] == self._manager.kernel_id)
+        return next(row for row in self._lane.state()["sessions"] if row["id"] == self.id)
 
     @property
     def iterations(self) -> list[tuple[float, float]]:
@@ -119,6 +124,11 @@ class Lane:
 
     def state(self) -> dict[str, Any]:
         return self._client.ask("state")
+
+    @property
+    def journal(self) -> Path:
+        """Where the backend writes its journal."""
+        return Path(self._client.ask("journal")["path"])
 
     async def notebooks(self, *names: str) -> list[Notebook]:
         """One kernel for each name, all started at the same time."""
