@@ -50,9 +50,9 @@ def kernel(backend: ScriptedBackend, start_kernel: Callable[..., Kernel]) -> Ker
 class Governed:
     """A kernel and its backend that the tests of a module share; each test begins with an empty record."""
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable, memory_mode: str = "host") -> None:
         self.folder = folder
-        self.backend = ScriptedBackend(folder / "b.sock")
+        self.backend = ScriptedBackend(folder / "b.sock", memory_mode=memory_mode)
         self.kernel = Kernel(self.backend.path, python)
         self.backend.expect(Hello)
         self.kernel.run("import os, sys, time, threading, signal, asyncio\nx = 0")
@@ -97,8 +97,8 @@ def governed_by(isolated_run: Path) -> Iterator[Callable[..., Governed]]:
     """Makes governed kernels that a module shares, by interpreter."""
     made: list[Governed] = []
 
-    def make(python: str = sys.executable) -> Governed:
-        made.append(Governed(Path(tempfile.mkdtemp(prefix="js", dir="/tmp")), python))
+    def make(python: str = sys.executable, memory_mode: str = "host") -> Governed:
+        made.append(Governed(Path(tempfile.mkdtemp(prefix="js", dir="/tmp")), python, memory_mode))
         return made[-1]
 
     yield make

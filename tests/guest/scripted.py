@@ -35,8 +35,9 @@ M = TypeVar("M", bound=Message)
 class ScriptedBackend:
     """Takes every hello. `generous`: grants each turn that is wanted at once; else a test grants by hand."""
 
-    def __init__(self, path: Path, generous: bool = True) -> None:
+    def __init__(self, path: Path, generous: bool = True, memory_mode: str = "host") -> None:
         self.path = path
+        self.memory_mode = memory_mode
         self.generous = generous
         self.refuse: str | None = None
         self.said: list[Message] = []
@@ -106,7 +107,9 @@ class ScriptedBackend:
         with self._heard:
             self.said.append(message)
             if isinstance(message, Hello):
-                answer: Message = Welcome(protocol=1, version="0", pid=os.getpid(), key="k", memory_mode="host")
+                answer: Message = Welcome(
+                    protocol=1, version="0", pid=os.getpid(), key="k", memory_mode=self.memory_mode
+                )
                 if self.refuse is not None:
                     answer = Failed(code="not_allowed", message=self.refuse)
                 connection.sendall(encode(to_wire(answer)))
