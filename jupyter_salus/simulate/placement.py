@@ -41,11 +41,11 @@ class Placement:
         self._seen = changes
         places = self._scheduler.places()
         lanes = {lane: (device, size) for lane, device, size in places.lanes}
-        lane_of = {session: lane for session, lane, _ in places.sessions if lane is not None}
+        lane_of = {session: lane for session, lane, _, _ in places.sessions if lane is not None}
         self._tally.lanes_max = max(self._tally.lanes_max, len(lanes))
         if self._log.wanted:
             self._write_sizes(now, lane_of, lanes)
-        for session, _, on_device in places.sessions:
+        for session, _, on_device, _ in places.sessions:
             if on_device:
                 guest = self._guests[session]
                 if not guest.resident and guest.state is not State.GONE:

@@ -12,13 +12,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class GrantTurn(Decision):
-    """Tell the session that it has a turn. `ticket` is the wait that it ends. `side_by_side`: other lanes are open too."""
+    """Tell the session that it has a turn. `ticket` is the wait that it ends. `side_by_side`: other lanes are open too.
+
+    `lane`: where it runs on its first device; `lanes`: on all of them, in device order, for a session on several.
+    """
 
     session: str
     epoch: int
     ticket: int
     lane: str
     side_by_side: bool = False
+    lanes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +49,16 @@ class EvictSession(Decision):
     session: str
     move: int
     reason: str
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreSession(Decision):
-    """Bring the session's bytes back; its room is held. Answered by `SessionRestored` or `RestoreFailed`."""
+    """Bring the session's bytes back to `device`; its room is held. Answered by `SessionRestored` or `RestoreFailed`."""
 
     session: str
     move: int
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)

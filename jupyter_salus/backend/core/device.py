@@ -5,6 +5,8 @@ The orders are kept with every change of a session (`file`), so that no decision
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 from .lane import Lane
 from .ledger import Ledger
 from .order import Order
@@ -61,14 +63,16 @@ class Device:
         "active_users",
         "active_weight",
         "blocked",
+        "claim",
         "draining",
         "fixed_bytes",
+        "free_numbers",
         "going_bytes",
         "handover_s",
         "holders",
         "id",
         "idle",
-        "lane_number",
+        "kind",
         "lanes",
         "ledger",
         "move_cost",
@@ -97,6 +101,10 @@ class Device:
 
     def __init__(self, id: str, ledger: Ledger, pace: Pace, policy: Policy, *, moves: bool, side_by_side: bool) -> None:
         self.id = id
+        #: Devices of one kind are alike; "" is like no other.
+        self.kind = ""
+        #: The home part of the gang that claims it.
+        self.claim: Session | None = None
         self.ledger = ledger
         self.pace = pace
         self.policy = policy
@@ -105,7 +113,8 @@ class Device:
         self.lanes: dict[str, Lane] = {}
         #: Those of them in which nobody runs.
         self.unused: dict[str, Lane] = {}
-        self.lane_number = 0
+        #: Numbers of lanes that were closed: with those of the open ones they are 1, 2, … without a gap.
+        self.free_numbers: list[int] = []
         #: Sessions that hold a turn, oldest turn first.
         self.holders: list[Session] = []
         #: How many hold one, and since when so many do: what is measured in between is of one kind.
@@ -157,9 +166,9 @@ class Device:
         self.overgrown: list[Session] = []
 
     def new_lane(self) -> Lane:
-        """A new, empty lane."""
-        self.lane_number += 1
-        lane = Lane(self.lane_number, self.id, self.ledger, self.unused)
+        """A new, empty lane, with the smallest number that no other one has: people know lanes by it."""
+        number = heappop(self.free_numbers) if self.free_numbers else len(self.lanes) + 1
+        lane = Lane(number, self.id, self.ledger, self.unused)
         self.lanes[lane.id] = lane
         return lane
 
@@ -170,6 +179,7 @@ class Device:
             lane.remove(session)
             if not len(lane):
                 lane.close()
+                heappush(self.free_numbers, lane.number)
                 del self.lanes[lane.id]
 
     def file(self, session: Session, key: tuple[float, ...]) -> None:

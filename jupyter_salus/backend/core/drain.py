@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import growth, moves, turns
+from . import growth, moves, roaming, turns
+from .gang import unclaim
 from .transitions import Turn
 
 if TYPE_CHECKING:
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 
 def advance(state: State, device: Device, now: float) -> None:
     """Ask for turns and moves that weren't asked for yet."""
-    for holder in device.holders:
+    if device.claim is not None:
+        unclaim(state, device.claim, now)
+    for holder in list(device.holders):
         if holder.turn is Turn.RUNNING:
             turns.revoke(state, holder, now)
+    for session in list(device.waiting):
+        roaming.seek(state, session, now)
     if device.moves:
         for session in (*device.idle, *device.ready):
             if state.can_go(session, now):

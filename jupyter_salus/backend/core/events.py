@@ -36,8 +36,9 @@ class Profile:
 class SessionOpened(Event):
     """A session is there: laneless, without a turn. `evictable`: its device can move it (False on `host`).
 
-    `holding`: it came back to a new backend while it had a turn, with `persistent_bytes` on the device. `out_bytes`: it came
-    back to one while it was out, with so many bytes in host memory.
+    `devices`: all that it needs turns on, if they are several; it gets them at once (`device` is the first). `roams`: once
+    out whole it may return to another device of the kind. `holding`: it came back to a new backend while it had a turn, with
+    `persistent_bytes` on the device. `out_bytes`: it came back to one while it was out, with so many bytes in host memory.
     """
 
     session: str
@@ -49,6 +50,8 @@ class SessionOpened(Event):
     persistent_bytes: int = 0
     profile: Profile | None = None
     out_bytes: int = 0
+    devices: tuple[str, ...] = ()
+    roams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +120,15 @@ class TurnWithdrawn(Event):
 class TurnReleased(Event):
     """The session gave its turn back at a boundary. `ticket`: it wants the next one at once, under this number.
 
-    `stopped_bytes`: it was stopped in mid-iteration and still holds so many ephemeral bytes.
+    `stopped_bytes`: it was stopped in mid-iteration and still holds so many ephemeral bytes; `stopped_elsewhere`: so many on
+    each other device of a session on several.
     """
 
     session: str
     epoch: int
     ticket: int | None = None
     stopped_bytes: int = 0
+    stopped_elsewhere: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +168,28 @@ class CellFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class MemoryMeasured(Event):
-    """P and E as the device shows them; None: not measured this time. On the host device growth is seen only so."""
+    """P and E as the device shows them; None: not measured this time. On the host device growth is seen only so.
+
+    `device`: on which one, "" for the session's first.
+    """
 
     session: str
     persistent_bytes: int | None = None
     ephemeral_bytes: int | None = None
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthAsked(Event):
-    """A session in a turn asks for more ephemeral or persistent bytes before it maps them (`request` is its number)."""
+    """A session in a turn asks for more ephemeral or persistent bytes before it maps them (`request` is its number).
+
+    `device`: on which one, "" for the session's first.
+    """
 
     session: str
     request: int
     extra_bytes: int
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +249,8 @@ class DeviceMeasured(Event):
     moves: bool = False
     #: Several lanes may be open side by side (False on `host`: one open lane at a time).
     side_by_side: bool = True
+    #: Devices of one kind are alike: a session that is out may return to another one of them. "": like no other.
+    kind: str = ""
 
 
 # ---- what people ask ------------------------------------------------------------------------------------------------------

@@ -53,12 +53,14 @@ def ask(state: State, session: Session, request: int, extra_bytes: int, now: flo
 
 def withdraw(state: State, session: Session, request: int, now: float) -> bool:
     """The session doesn't wait for this request any more; False: it didn't."""
-    if session.growth is None or session.growth.request != request:
-        return False
-    session.growth = None
-    if session.turn is Turn.BLOCKED:
-        _go_on(state, session, now)
-    return True
+    for part in session.parts:
+        if part.growth is not None and part.growth.request == request:
+            part.growth = None
+            if part.turn is Turn.BLOCKED:
+                _go_on(state, part, now)
+                state.look[part.device] = None
+            return True
+    return False
 
 
 def serve(state: State, device: Device, now: float) -> None:
@@ -70,10 +72,12 @@ def serve(state: State, device: Device, now: float) -> None:
 
 def take_up(state: State, session: Session, now: float) -> None:
     """A session that was stopped while it waited for room has a turn again: it goes on asking."""
-    if session.growth is not None:
-        session.to_turn(Turn.BLOCKED)
-        session.device.block(session)
-        state.file(session, now)
+    for part in session.parts:
+        if part.growth is not None:
+            part.to_turn(Turn.BLOCKED)
+            part.device.block(part)
+            state.file(part, now)
+            state.look[part.device] = None
 
 
 def _go_on(state: State, session: Session, now: float) -> None:
@@ -89,15 +93,15 @@ def resolve_deadlock(state: State, device: Device, now: float) -> bool:
     """If all holders wait for room and nothing is on its way, move one out whole or refuse; True: something changed."""
     if not device.holders or device.moving or device.going_bytes:
         return False
-    if len(device.blocked) < len(device.holders):
+    if any(all(part.growth is None for part in holder.parts) for holder in device.holders):
         return False
-    movable = [holder for holder in device.holders if _movable(holder, now)]
+    movable = [holder for holder in device.blocked if _movable(holder, now)]
     if movable and len(device.holders) > 1:
         victim = min(movable, key=lambda one: (one.pinned, one.held_bytes + one.mapped_bytes, one.number))
         turns.suspend(state, victim, now)
         moves.evict(state, victim, "deadlock", now)
     else:
-        victim = max(device.holders, key=_since)
+        victim = max(device.blocked, key=_since)
         growth = victim.growth
         assert growth is not None, "a blocked session has a request"
         state.outbox.append(RefuseGrowth(victim.id, growth.request, _refusal(victim, growth.extra_bytes)))

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 def check(state: State, now: float) -> None:
     """Raise `AssertionError` naming the first thing that doesn't hold."""
     for device in state.devices.values():
-        sessions = [one for one in state.sessions.values() if one.device is device]
-        gone = [one for ones in state.leaving.values() for one in ones if one.device is device]
+        sessions = [one for home in state.sessions.values() for one in home.parts if one.device is device]
+        gone = [one for homes in state.leaving.values() for home in homes for one in home.parts if one.device is device]
         _bytes(device, [*sessions, *gone])
         _lanes(device, sessions)
         _orders(state, device, sessions, now)
     for session in state.sessions.values():
-        _session(session)
+        for part in session.parts:
+            _session(part)
+        if session.gang:
+            _gang(session)
     for user in state.users.values():
         _user(state, user)
 
@@ -101,9 +104,10 @@ def _orders(state: State, device: Device, sessions: list[Session], now: float) -
 
 
 def _user(state: State, user: User) -> None:
-    mine = [one for one in state.sessions.values() if one.user is user]
-    _hold(mine == list(user.sessions.values()), f"user {user.name}: sessions differ")
-    gone = [one for ones in state.leaving.values() for one in ones if one.user is user]
+    homes = [one for one in state.sessions.values() if one.user is user]
+    _hold(homes == list(user.sessions.values()), f"user {user.name}: sessions differ")
+    mine = [one for home in homes for one in home.parts]
+    gone = [one for ones in state.leaving.values() for home in ones for one in home.parts if one.user is user]
     held = sum(one.held_bytes for one in (*mine, *gone))
     _hold(held == user.held_bytes, f"user {user.name}: sessions hold {held}, the books say {user.held_bytes}")
     out = (Residency.EVICTING, Residency.EVICTED, Residency.RESTORING)
@@ -120,6 +124,21 @@ def _user(state: State, user: User) -> None:
             abs(weight - (account.weight if account is not None else 0.0)) < 1e-6,
             f"user {user.name}: weights on {device.id} differ",
         )
+
+
+def _gang(session: Session) -> None:
+    parts = session.gang
+    _hold(len({one.epoch for one in parts}) == 1, f"session {session.id}: epochs of its devices differ")
+    _hold(len({one.ticket for one in parts}) == 1, f"session {session.id}: tickets of its devices differ")
+    held = [one.holds for one in parts]
+    _hold(all(held) or not any(held), f"session {session.id} has a turn on some of its devices only")
+    claims = [one.claims for one in parts]
+    _hold(all(claims) or not any(claims), f"session {session.id} claims some of its devices only")
+    for one in parts:
+        _hold(
+            (one.device.claim is session) is one.claims, f"session {session.id}: the claim of {one.device.id} differs"
+        )
+        _hold(one.turn is Turn.WAITING or not one.claims, f"session {session.id} claims while {one.turn.value}")
 
 
 def _session(session: Session) -> None:

@@ -14,7 +14,7 @@ from .credit import Credit
 from .deadlines import Due
 from .session import CLASSES, NO_PROFILE, Session
 from .transitions import Residency, Turn
-from .user import Seat
+from .user import Seat, User
 
 if TYPE_CHECKING:
     from .device import Device
@@ -26,7 +26,7 @@ LEAVES_S = 5.0
 
 def opened(state: State, event: events.SessionOpened, now: float) -> Device:
     """A session is there. Raises `BadValue`, `UnknownDevice` and `OverLimit`."""
-    device = state.device(event.device)
+    devices = _devices(state, event)
     if event.holding and event.out_bytes:
         raise BadValue(f"cannot open session {event.session!r}: it can't have a turn and be in host memory")
     if event.session in state.sessions:
@@ -36,89 +36,130 @@ def opened(state: State, event: events.SessionOpened, now: float) -> Device:
     if user is not None and not (event.holding or event.persistent_bytes or event.out_bytes):
         limits.check_seat(user, event.session)
     user = state.user(event.user)
-    session = Session(
-        id=event.session,
-        number=state.next_number(),
-        user=user,
-        device=device,
-        priority=limits.capped(user, wanted),
-        evictable=event.evictable or event.out_bytes > 0,
-        opened_at=now,
-        credit=Credit(now, state.config.credit_window_s),
-        profile=event.profile if event.profile is not None else NO_PROFILE,
-    )
-    session.weight = state.weights[session.priority]
-    session.window_start = now
-    state.account(user, device, now)
+    parts = tuple(_made(state, event, user, device, limits.capped(user, wanted), now) for device in devices)
+    session = parts[0]
+    if len(parts) > 1:
+        for part in parts:
+            part.gang = parts
     seat = user.seats.pop(session.id, None)
     if seat is not None:
         session.credit, session.virtual_s = seat.credit, seat.virtual_s
     user.sessions[session.id] = session
     state.sessions[session.id] = session
+    _come_back(state, session, event)
+    if event.holding:
+        _resume(state, session, now)
+    for part in parts:
+        state.file(part, now)
+    return session.device
+
+
+def _devices(state: State, event: events.SessionOpened) -> list[Device]:
+    """The session's devices in their order."""
+    if not event.devices:
+        return [state.device(event.device)]
+    named = {state.device(name).id for name in event.devices}
+    if len(named) < len(event.devices) or event.device not in named:
+        raise BadValue(
+            f"cannot open session {event.session!r} on devices {', '.join(event.devices)}: {event.device} must be one of "
+            "them, and none twice"
+        )
+    return [device for device in state.devices.values() if device.id in named]
+
+
+def _made(state: State, event: events.SessionOpened, user: User, device: Device, priority: str, now: float) -> Session:
+    """The session on one device."""
+    session = Session(
+        id=event.session,
+        number=state.next_number(),
+        user=user,
+        device=device,
+        priority=priority,
+        evictable=event.evictable or event.out_bytes > 0,
+        opened_at=now,
+        credit=Credit(now, state.config.credit_window_s),
+        profile=event.profile if event.profile is not None else NO_PROFILE,
+        roams=event.roams and len(event.devices) < 2,
+    )
+    session.weight = state.weights[session.priority]
+    session.window_start = now
+    state.account(user, device, now)
+    return session
+
+
+def _come_back(state: State, session: Session, event: events.SessionOpened) -> None:
+    """What a session had that comes back to a new backend."""
     if event.out_bytes:
         session.persistent_bytes = event.persistent_bytes + event.out_bytes
         session.to_residency(Residency.EVICTED)
         session.out_bytes = event.out_bytes
         state.observe(session, event.persistent_bytes)
-        device.fixed_bytes += event.persistent_bytes
+        session.device.fixed_bytes += event.persistent_bytes
         state.put_in_host(session, event.out_bytes)
     elif event.persistent_bytes or event.holding:
         session.persistent_bytes = event.persistent_bytes
-        session.to_residency(Residency.RESIDENT)
+        for part in session.parts if event.holding else (session,):
+            part.to_residency(Residency.RESIDENT)
         state.observe(session, event.persistent_bytes)
-    if event.holding:
-        _resume(state, session, now)
-    state.file(session, now)
-    return device
 
 
 def _resume(state: State, session: Session, now: float) -> None:
     """It came back to a new backend in the middle of its turn: that turn goes on, under a new epoch."""
-    device = session.device
-    over, device.over_capacity = device.over_capacity, True
-    session.to_turn(Turn.WAITING)
-    session.arrived_at = session.waiting_since = now
+    over = {part.device: part.device.over_capacity for part in session.parts}
+    for part in session.parts:
+        part.device.over_capacity = True
+        part.to_turn(Turn.WAITING)
+        part.arrived_at = part.waiting_since = now
     turns.grant(state, session, now)
-    session.resumed = True
-    device.over_capacity = over
+    for part in session.parts:
+        part.resumed = True
+        part.device.over_capacity = over[part.device]
 
 
 def evictable(state: State, event: events.EvictableChanged, now: float) -> Device:
     """Whether the session can be moved isn't what it was."""
     session = state.session(event.session)
-    if session.evictable is not event.evictable:
-        session.evictable = event.evictable
-        if session.residency is not Residency.EVICTED:
-            session.device.fixed_bytes += -session.held_bytes if event.evictable else session.held_bytes
-        state.file(session, now)
+    for part in session.parts:
+        if part.evictable is not event.evictable:
+            part.evictable = event.evictable
+            if part.residency is not Residency.EVICTED:
+                part.device.fixed_bytes += -part.held_bytes if event.evictable else part.held_bytes
+            state.file(part, now)
+            state.look[part.device] = None
     return session.device
 
 
 def lost(state: State, event: events.LeaseLost, now: float) -> Device:
     """The peer is gone."""
     session = state.session(event.session)
-    device = session.device
     turns.drop(state, session, now)
-    if session.residency is Residency.EVICTING:
-        device.going_bytes -= session.held_bytes
-    elif session.residency is Residency.EVICTED and session.evictable:
-        device.fixed_bytes -= session.held_bytes
-    state.put_in_host(session, 0)
-    device.moving.pop(session.id, None)
-    device.leave_lane(session)
-    session.to_residency(Residency.LEAVING)
-    state.forget(session)
-    if session in device.overgrown:
-        device.overgrown.remove(session)
-    session.going = True
-    device.going_bytes += session.held_bytes
-    state.deadlines.set(now + LEAVES_S, Due.LEAVING, device, session)
+    for part in session.parts:
+        _leave(state, part, now)
     del state.sessions[session.id]
     del session.user.sessions[session.id]
     state.leaving.setdefault(session.id, []).append(session)
     if event.restarts:
         _keep_seat(state, session, now)
-    return device
+    return session.device
+
+
+def _leave(state: State, part: Session, now: float) -> None:
+    """On one device: its bytes are expected back soon."""
+    device = part.device
+    if part.residency is Residency.EVICTING:
+        device.going_bytes -= part.held_bytes
+    elif part.residency is Residency.EVICTED and part.evictable:
+        device.fixed_bytes -= part.held_bytes
+    state.put_in_host(part, 0)
+    device.moving.pop(part.id, None)
+    device.leave_lane(part)
+    part.to_residency(Residency.LEAVING)
+    state.forget(part)
+    if part in device.overgrown:
+        device.overgrown.remove(part)
+    part.going = True
+    device.going_bytes += part.held_bytes
+    state.deadlines.set(now + LEAVES_S, Due.LEAVING, device, part)
 
 
 def _keep_seat(state: State, session: Session, now: float) -> None:
@@ -141,18 +182,21 @@ def seat_left(state: State, event: events.SeatLeft) -> None:
 
 
 def bytes_freed(state: State, event: events.BytesFreed) -> Device:
-    """The device shows a leaving session's bytes as free. Raises `UnknownSession`."""
+    """The devices show a leaving session's bytes as free. Raises `UnknownSession`."""
     gone = state.leaving.get(event.session)
     if not gone:
         raise UnknownSession(f"cannot free the bytes of session {event.session!r}: it isn't leaving")
     session = gone.pop(0)
     if not gone:
         del state.leaving[event.session]
-    left_in_time(session)
-    state.hold(session, -session.held_bytes)
-    session.device.ledger.observe_stopped(-session.stopped_bytes)
-    session.stopped_bytes = 0
-    session.to_residency(Residency.CLOSED)
+    for part in session.parts:
+        left_in_time(part)
+        state.hold(part, -part.held_bytes)
+        part.device.ledger.observe_stopped(-part.stopped_bytes)
+        part.stopped_bytes = 0
+        part.to_residency(Residency.CLOSED)
+        if part is not session:
+            state.look[part.device] = None
     return session.device
 
 
@@ -169,8 +213,9 @@ def broken(state: State, event: events.SessionBroken, now: float) -> Device:
     """A sticky device error: no more turns."""
     session = state.session(event.session)
     turns.drop(state, session, now)
-    session.broken = event.message
-    state.file(session, now)
+    for part in session.parts:
+        part.broken = event.message
+        state.file(part, now)
     return session.device
 
 

@@ -73,7 +73,7 @@ def make_way(state: State, session: Session, now: float) -> list[Session] | None
     place = (state.key(session, now), session.number)
     later = [
         one
-        for one in session.user.sessions.values()
+        for one in _parts(session.user)
         if one is not session and (one.turn is Turn.WAITING or one.turn is Turn.RUNNING)
         if one.device is session.device and (state.key(one, now), one.number) > place
     ]
@@ -107,11 +107,15 @@ def settle(state: State, user: User, now: float) -> None:
                 moves.evict(state, victim, f"over {user.name}'s limit", now)
     if over is not user.over:
         user.over = over
-        for session in user.sessions.values():
+        for session in _parts(user):
             if session.turn is Turn.WAITING:
                 state.file(session, now)
             session.device.stale = True
             state.look[session.device] = None
+
+
+def _parts(user: User) -> list[Session]:
+    return [part for session in user.sessions.values() for part in session.parts]
 
 
 def _can_go(state: State, session: Session, now: float) -> bool:
@@ -120,10 +124,10 @@ def _can_go(state: State, session: Session, now: float) -> bool:
 
 def _going(user: User) -> int:
     """Bytes of the user's that are on their way out."""
-    return sum(one.held_bytes for one in user.sessions.values() if one.residency is Residency.EVICTING)
+    return sum(one.held_bytes for one in _parts(user) if one.residency is Residency.EVICTING)
 
 
 def _idle(user: User) -> list[Session]:
     """The user's sessions that want nothing, unpinned ones first, the largest first: the fewest moves."""
-    idle = [one for one in user.sessions.values() if one.turn is Turn.NONE and one.broken is None]
+    idle = [one for one in _parts(user) if one.turn is Turn.NONE and one.broken is None]
     return sorted(idle, key=lambda one: (one.pinned, -one.held_bytes, one.number))

@@ -16,7 +16,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from . import roaming
 from .decisions import EvictSession, RestoreSession
+from .gang import unclaim
 from .transitions import Residency
 
 if TYPE_CHECKING:
@@ -170,6 +172,7 @@ def _budget(state: State, device: Device, now: float) -> float:
 def evict(state: State, session: Session, reason: str, now: float, *, charged: bool = False) -> None:
     """Ask for a move out. The session's E, if it holds one outside a lane, goes along."""
     device = session.device
+    unclaim(state, session, now)
     session.to_residency(Residency.EVICTING)
     if session.stopped_bytes:
         device.ledger.observe_stopped(-session.stopped_bytes)
@@ -183,7 +186,7 @@ def evict(state: State, session: Session, reason: str, now: float, *, charged: b
     _begin(state, session, now)
     session.evict_asked = False
     state.file(session, now)
-    state.outbox.append(EvictSession(session.id, session.move, reason))
+    state.outbox.append(EvictSession(session.id, session.move, reason, device.id))
 
 
 def restore(state: State, session: Session, now: float) -> None:
@@ -194,7 +197,7 @@ def restore(state: State, session: Session, now: float) -> None:
         session.device.fixed_bytes -= session.held_bytes - session.out_bytes
     _begin(state, session, now)
     state.file(session, now)
-    state.outbox.append(RestoreSession(session.id, session.move))
+    state.outbox.append(RestoreSession(session.id, session.move, session.device.id))
 
 
 def _begin(state: State, session: Session, now: float) -> None:
@@ -219,6 +222,7 @@ def evicted(state: State, session: Session, seconds: float, freed_bytes: int, no
         device.fixed_bytes += session.held_bytes
     session.evictions += 1
     state.file(session, now)
+    roaming.seek(state, session, now)
 
 
 def eviction_failed(state: State, session: Session, now: float) -> None:

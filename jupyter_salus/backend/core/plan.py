@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import drain, growth, limits, moves, turns
+from . import drain, gang, growth, limits, moves, roaming, turns
 from .device import Device
 from .find import fits, join, room_if_lanes_shrink, shed
 from .moves import LOOK
@@ -133,6 +133,8 @@ def advance(state: State, device: Device, now: float) -> None:
             _act(state, device, _choose(state, device, now), now)
     if len(device.holders) != device.parallel:
         device.parallel, device.parallel_since = len(device.holders), now
+    if device.kind and not device.holders and not len(device.waiting):
+        roaming.call(state, device, now)
 
 
 def _forgive(state: State, device: Device, now: float) -> None:
@@ -152,6 +154,8 @@ def _judged(state: State, device: Device, now: float) -> list[tuple[Key, int, Se
     for holder in device.holders:
         if holder.turn is not Turn.RUNNING or (not everybody and now < holder.quantum_end):
             continue
+        if holder.gang and any(part.turn is Turn.BLOCKED for part in holder.gang):
+            continue  # it comes to no boundary before it has its memory on all devices
         state.charge(holder, now)
         bound = now < holder.quantum_end and (holder.starved_turn or not policy.preempts)
         judged.append((IN_QUANTUM if bound else state.key(holder, now), holder.number, holder))
@@ -203,6 +207,8 @@ def _choose(state: State, device: Device, now: float) -> Plan:
             at_waiting += 1
             if session.residency is Residency.EVICTING or session.retry_at > now:
                 continue
+            if session.gang and not gang.stands(state, session, now):
+                continue
         else:
             break
         if plan.count:
@@ -217,20 +223,24 @@ def _choose(state: State, device: Device, now: float) -> Plan:
                 plan.victims.update(dict.fromkeys(one for one in ending if one not in plan.session_set))
                 misses += 1
                 continue
-        cost = _cost(session)
+        cost = gang.cost(session)
         if cost > plan.room:
             if session.holds or cost > _attainable(device, session):
                 misses += 1
                 continue
             gained = _make_room(state, session, cost - plan.room, plan, now)
             if plan.room + gained < cost:
-                if _keeps_room(device, session, cost, plan, first=not (misses or plan.newcomers)):
+                keeps = _keeps_room(device, session, cost, plan, first=not (misses or plan.newcomers))
+                if keeps and (session.claims or not gang.takes_turn(session)):
                     plan.room += gained
                     plan.choose(session, cost)
                 else:
                     misses += 1
                 continue
             plan.room += gained
+        if gang.takes_turn(session) and not session.claims and not gang.claim(state, session, now):
+            misses += 1
+            continue
         plan.choose(session, cost)
         if session.holds and now < session.quantum_end:
             plan.bound += cost
@@ -265,16 +275,9 @@ def _regardless(device: Device, plan: Plan) -> None:
         plan.choose(plan.judged[0], 0)
         return
     first = device.waiting.first()
-    if first is not None and not device.holders:
+    if first is not None and not first.gang and not device.holders:
         device.over_capacity = True
         plan.choose(first, 0)
-
-
-def _cost(session: Session) -> int:
-    """What the session needs beyond what the ledger has of it outside lanes."""
-    if session.holds:
-        return session.lane_bytes
-    return session.need_bytes - session.carried_bytes + session.entry_bytes
 
 
 def _make_room(state: State, session: Session, shortage: int, plan: Plan, now: float) -> int:
@@ -299,6 +302,8 @@ def _act(state: State, device: Device, plan: Plan, now: float) -> None:
     owed = 0
     for session in plan.newcomers:
         room = room_if_lanes_shrink(device) - owed
+        if session.gang:
+            session.placed = session.claims and len(device.holders) < plan.count and gang.cost(session) <= room
         if session.residency is Residency.EVICTED:
             if session.entry_bytes <= room and limits.may_enter(session):
                 shed(device, session.entry_bytes)
@@ -306,14 +311,15 @@ def _act(state: State, device: Device, plan: Plan, now: float) -> None:
         elif (
             session.residency is not Residency.RESTORING
             and len(device.holders) < plan.count
-            and (device.over_capacity or _cost(session) <= room)
+            and (device.over_capacity or gang.cost(session) <= room)
             and limits.may_enter(session)
+            and (not session.gang or _complete(session))
         ):
             turns.grant(state, session, now)
             growth.take_up(state, session, now)
             continue
-        owed += _cost(session)
-    if not device.holders and len(device.ready):
+        owed += gang.cost(session)
+    if not device.holders and len(device.ready) and not any(session.placed for session in plan.newcomers):
         _fill_in(state, device, plan.newcomers, now)
     if device.blocked:
         growth.serve(state, device, now)
@@ -322,6 +328,11 @@ def _act(state: State, device: Device, plan: Plan, now: float) -> None:
     for holder in plan.judged:
         if now >= holder.quantum_end and holder.turn is Turn.RUNNING:
             turns.begin_quantum(state, holder, now)
+
+
+def _complete(session: Session) -> bool:
+    """Whether a gang's place is free on all its devices."""
+    return all(part.placed and gang.cost(part) <= room_if_lanes_shrink(part.device) for part in session.gang)
 
 
 def _revoke_others(state: State, device: Device, plan: Plan, now: float) -> None:
@@ -347,11 +358,13 @@ def _fill_in(state: State, device: Device, newcomers: list[Session], now: float)
     late = not device.moving or now >= device.moves_due
     reserved = 0
     if not late:
-        reserved = sum(_cost(session) for session in newcomers) - device.going_bytes
+        reserved = sum(gang.cost(session) for session in newcomers) - device.going_bytes
         state.look_again(device, device.moves_due, now)
     room = room_if_lanes_shrink(device)
     for entry in device.ready.entries[:LOOK]:
         session = entry[2]
+        if session.gang:
+            continue
         if session.need_bytes - session.carried_bytes + max(reserved, 0) <= room:
             turns.grant(state, session, now)
             growth.take_up(state, session, now)
@@ -359,8 +372,8 @@ def _fill_in(state: State, device: Device, newcomers: list[Session], now: float)
     if not late:
         return
     # None of the first ones fits: if the one that needs least doesn't, none does.
-    least = min(device.ready, key=_needs)
-    if fits(device, least):
+    least = min((session for session in device.ready if not session.gang), key=_needs, default=None)
+    if least is not None and fits(device, least):
         turns.grant(state, least, now)
         growth.take_up(state, least, now)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from ...errors import NotPossible
-from . import events, growth, memory, moves, plan, policies, turns
+from . import events, growth, memory, moves, plan, policies, roaming, turns
 from .decisions import ExplainWait
 from .device import Device
 from .find import join, shed
@@ -28,26 +28,32 @@ def turn_requested(state: State, event: events.TurnRequested, now: float) -> Dev
         raise NotPossible(f"cannot give session {session.id} a turn: {session.broken}")
     if session.turn is Turn.WAITING:
         # The same wait under a new number: a second thread, or a reconnection.
-        session.ticket = event.ticket
+        for part in session.parts:
+            part.ticket = event.ticket
         return None
     if session.turn is not Turn.NONE:
         raise NotPossible(f"cannot let session {session.id} wait for a turn: it has one ({session.turn.value})")
-    device = session.device
-    session.silent, session.background = event.silent, event.background
-    session.arrived_at = now
-    device.policy.arrived(session)
-    device.stale = device.stale or device.policy.preempts
-    first = not len(device.waiting)
+    idle: list[Device] = []
+    for part in session.parts:
+        part.silent, part.background = event.silent, event.background
+        part.arrived_at = now
+        part.device.policy.arrived(part)
+        part.device.stale = part.device.stale or part.device.policy.preempts
+        if not len(part.device.waiting):
+            idle.append(part.device)
     turns.begin_wait(state, session, event.ticket, now)
-    interactive = state.interactive(session, now)
-    for holder in device.holders:
-        if interactive:
-            turns.shorten_quantum(state, holder, now)
-        elif first:
-            turns.watch_quantum(state, holder)
-    if session.residency is Residency.RESIDENT and state.config.lanes != "off":
-        join(device, session)
-    plan.advance(state, device, now)
+    for part in session.parts:
+        interactive = state.interactive(part, now)
+        for holder in part.device.holders:
+            if interactive:
+                turns.shorten_quantum(state, holder, now)
+            elif part.device in idle:
+                turns.watch_quantum(state, holder)
+    for part in session.parts:
+        if part.residency is Residency.RESIDENT and state.config.lanes != "off":
+            join(part.device, part)
+    roaming.seek(state, session, now)
+    plan.advance(state, session.device, now)
     _explain(state, session)
     return None
 
@@ -71,9 +77,11 @@ def turn_released(state: State, event: events.TurnReleased, now: float) -> Devic
     session = state.session(event.session)
     if not session.in_turn(event.epoch):
         return state.ignore(event)
-    turns.release(state, session, event.ticket, event.stopped_bytes, now)
-    if session.evict_asked and state.can_go(session, now):
-        moves.evict(state, session, "asked for", now)
+    stopped = {session.device.id: event.stopped_bytes, **dict(event.stopped_elsewhere)}
+    turns.release(state, session, event.ticket, stopped, now)
+    for part in session.parts:
+        if part.evict_asked and state.can_go(part, now):
+            moves.evict(state, part, "asked for", now)
     return session.device
 
 
@@ -82,6 +90,14 @@ def iterations_finished(state: State, event: events.IterationsFinished, now: flo
     session = state.session(event.session)
     if not session.in_turn(event.epoch):
         return state.ignore(event)
+    for part in session.gang[1:]:
+        if _iterated(state, part, event, now):
+            state.look[part.device] = None
+    return session.device if _iterated(state, session, event, now) else None
+
+
+def _iterated(state: State, session: Session, event: events.IterationsFinished, now: float) -> bool:
+    """On one device; whether it is to be looked at."""
     device = session.device
     if session.holds:
         state.charge(session, now)
@@ -96,9 +112,7 @@ def iterations_finished(state: State, event: events.IterationsFinished, now: flo
     if changed:
         device.recount(session)
         device.stale = True
-    if not changed and not len(device.waiting):
-        return None
-    return device if changed or now >= session.quantum_end else None
+    return changed or (now >= session.quantum_end and len(device.waiting) > 0)
 
 
 def _learn(session: Session, event: events.IterationsFinished, now: float) -> bool:
@@ -118,7 +132,7 @@ def _learn(session: Session, event: events.IterationsFinished, now: float) -> bo
 
 def memory_measured(state: State, event: events.MemoryMeasured, now: float) -> Device | None:
     """P and E as the device shows them."""
-    session = state.session(event.session)
+    session = state.session(event.session).part(event.device)
     device = session.device
     free = device.ledger.free
     memory.measured(state, session, event.persistent_bytes, event.ephemeral_bytes, now)
@@ -130,7 +144,7 @@ def memory_measured(state: State, event: events.MemoryMeasured, now: float) -> D
 
 def growth_asked(state: State, event: events.GrowthAsked, now: float) -> Device:
     """A session in a turn wants more memory. Raises `NotPossible`."""
-    session = state.session(event.session)
+    session = state.session(event.session).part(event.device)
     growth.ask(state, session, event.request, event.extra_bytes, now)
     _explain(state, session)
     return session.device
@@ -149,10 +163,12 @@ MoveEnded = events.SessionEvicted | events.EvictionFailed | events.SessionRestor
 
 def move_ended(state: State, event: MoveEnded, now: float) -> Device | None:
     """What came of a move."""
-    session = state.sessions.get(event.session)
+    found = state.sessions.get(event.session)
     out = isinstance(event, (events.SessionEvicted, events.EvictionFailed))
     expected = Residency.EVICTING if out else Residency.RESTORING
-    if session is None or session.move != event.move or session.residency is not expected:
+    parts = found.parts if found is not None else ()
+    session = next((one for one in parts if one.move == event.move and one.residency is expected), None)
+    if session is None:
         return state.ignore(event)
     match event:
         case events.SessionEvicted():
@@ -177,12 +193,13 @@ def device_measured(state: State, event: events.DeviceMeasured, now: float) -> D
         config = state.config
         policy = policies.make(policies.NAMES[0], config)
         device = Device(event.device, ledger, Pace(config), policy, moves=event.moves, side_by_side=event.side_by_side)
+        device.kind = event.kind
         device.move_credit_at = now
         device.move_cost = (config.move_s, 1.0 / config.move_bytes_per_s)
         state.devices[event.device] = device
         return device
     device.ledger.observe_device(event.capacity_bytes, event.foreign_bytes, event.reserve_bytes)
-    device.moves, device.side_by_side = event.moves, event.side_by_side
+    device.moves, device.side_by_side, device.kind = event.moves, event.side_by_side, event.kind
     device.stale = True
     if not device.side_by_side:
         for holder in device.holders:

@@ -95,11 +95,13 @@ class Scheduler:
         """Which session is in which lane and on its device: the part of the snapshot that is cheap to read."""
         return snapshot.places(self._state)
 
-    def may_hold(self, session: str) -> int:
-        """Bytes that a session may have on its device now: its own, and in a turn its lane's; 0 for an unknown one."""
+    def may_hold(self, session: str, device: str = "") -> int:
+        """Bytes that a session may have on a device now ("": its first): its own, and in a turn its lane's; 0 for an
+        unknown one."""
         found = self._state.sessions.get(session)
         if found is None:
             return 0
+        found = found.part(device)
         return found.held_bytes + (found.lane_bytes if found.holds else found.stopped_bytes)
 
     def check_invariants(self) -> None:
@@ -147,7 +149,7 @@ class Scheduler:
                 case _ as never:
                     assert_never(never)
             if look:
-                plan.advance(state, due.device, now)
+                plan.advance(state, due.device if session is None else session.device, now)
 
     def _starve(self, session: Session, mark: int, now: float) -> bool:
         if session.turn is not Turn.WAITING or session.epoch != mark or session.starving or session.silent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...errors import UnknownDevice
 from .credit import Credit
 from .events import Profile
 from .transitions import HOLDING, Residency, Turn, next_residency, next_turn
@@ -51,6 +52,14 @@ class Session:
     pinned: bool = False
     #: What a sticky device error said; such a session gets no turns.
     broken: str | None = None
+
+    #: All parts of a session on several devices, this one among them, in device order; empty: it is on one.
+    gang: tuple[Session, ...] = ()
+    #: The gang claims its devices; this part's place is free.
+    claims: bool = False
+    placed: bool = False
+    #: Once out whole it may return to another device of the kind.
+    roams: bool = False
 
     turn: Turn = Turn.NONE
     residency: Residency = Residency.ABSENT
@@ -164,6 +173,19 @@ class Session:
     def holds(self) -> bool:
         """Whether it has a lane to itself now."""
         return self.turn in HOLDING
+
+    @property
+    def parts(self) -> tuple[Session, ...]:
+        """The session on each of its devices."""
+        return self.gang or (self,)
+
+    def part(self, device: str) -> Session:
+        """The session on the device of this id, "" for the first one. Raises `UnknownDevice`."""
+        for one in self.parts:
+            if one.device.id == device or not device:
+                return one
+        known = ", ".join(one.device.id for one in self.parts)
+        raise UnknownDevice(f"cannot find device {device!r} of session {self.id}: it is on {known}", {"device": device})
 
     def in_turn(self, epoch: int) -> bool:
         """Whether the turn of this epoch is its, though the books may have taken it back."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .state import State
     from .user import User
 
+_NOT_HERE = (Residency.EVICTING, Residency.EVICTED, Residency.RESTORING)
 _ON_DEVICE = frozenset({Residency.RESIDENT, Residency.EVICTING, Residency.RESTORING})
 
 
@@ -81,6 +82,8 @@ class SessionRow:
     host_bound: bool | None
     background: bool
     broken: str | None
+    #: All its devices; bytes are those on all of them, its state that on the one that it waits for longest.
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +121,9 @@ class Places:
 
     #: (lane, device, bytes).
     lanes: tuple[tuple[str, str, int], ...]
-    #: (session, its lane or None, whether its bytes are on the device or have their room there).
-    sessions: tuple[tuple[str, str | None, bool], ...]
+    #: (session, its lane or None, whether its bytes are on the device or have their room there, the device), one for each of
+    #: its devices.
+    sessions: tuple[tuple[str, str | None, bool, str], ...]
 
 
 def places(state: State) -> Places:
@@ -127,8 +131,9 @@ def places(state: State) -> Places:
     return Places(
         tuple((lane.id, device.id, lane.size) for device in state.devices.values() for lane in device.lanes.values()),
         tuple(
-            (session.id, None if session.lane is None else session.lane.id, session.residency in _ON_DEVICE)
+            (part.id, None if part.lane is None else part.lane.id, part.residency in _ON_DEVICE, part.device.id)
             for session in state.sessions.values()
+            for part in session.parts
         ),
     )
 
@@ -146,10 +151,7 @@ def take(state: State, now: float) -> Snapshot:
     gone = [session for sessions in state.leaving.values() for session in sessions if session.id not in state.sessions]
     most = _most(state)
     sharers = {lane: [one for one in lane.members if _shares(one, now, state.config.sharing_s)] for lane in lanes}
-    rows = [
-        _session(session, positions.get(session), most[session.device], sharers, now)
-        for session in (*state.sessions.values(), *gone)
-    ]
+    rows = [_session(session, positions, most, sharers, now) for session in (*state.sessions.values(), *gone)]
     return Snapshot(
         tuple(_device(device, now) for device in state.devices.values()),
         tuple(_lane(lane, tuple(orders[lane])) for lane in lanes),
@@ -162,8 +164,9 @@ def _most(state: State) -> dict[Device, list[Session]]:
     """The four sessions of each device that hold most of it."""
     holding: dict[Device, list[Session]] = {device: [] for device in state.devices.values()}
     for session in state.sessions.values():
-        if held_bytes(session) > 0:
-            holding[session.device].append(session)
+        for part in session.parts:
+            if held_bytes(part) > 0:
+                holding[part.device].append(part)
     return {device: nlargest(4, sessions, key=held_bytes) for device, sessions in holding.items()}
 
 
@@ -222,13 +225,25 @@ def _user(user: User, now: float) -> UserRow:
     )
 
 
+def _slowest(session: Session, positions: dict[Session, int]) -> Session:
+    """The part of a session on several devices that tells what it waits for: the one furthest from a turn."""
+    return max(
+        session.parts, key=lambda one: (one.residency in _NOT_HERE, one.turn is Turn.BLOCKED, positions.get(one, 0))
+    )
+
+
 def _used_s(session: Session, now: float) -> float:
     return session.used_s + (max(now - session.charged_at, 0.0) if session.holds else 0.0)
 
 
 def _session(
-    session: Session, position: int | None, most: list[Session], sharers: dict[Lane, list[Session]], now: float
+    session: Session,
+    positions: dict[Session, int],
+    most: dict[Device, list[Session]],
+    sharers: dict[Lane, list[Session]],
+    now: float,
 ) -> SessionRow:
+    session, home = _slowest(session, positions), session
     lane = session.lane
     sharing: tuple[str, ...] = ()
     shown = visible(session.turn, session.residency, broken=session.broken is not None)
@@ -241,31 +256,32 @@ def _session(
     return SessionRow(
         id=session.id,
         user=session.user.name,
-        device=session.device.id,
+        device=home.device.id,
         lane=lane.id if lane is not None else None,
         state=shown,
         turn=session.turn.value,
         residency=session.residency.value,
         priority=session.priority,
         pinned=session.pinned,
-        persistent_bytes=session.persistent_bytes,
-        ephemeral_bytes=session.ephemeral_bytes,
-        position=position,
-        reason=reason_of(session, most, now),
+        persistent_bytes=sum(part.persistent_bytes for part in home.parts),
+        ephemeral_bytes=sum(part.ephemeral_bytes for part in home.parts),
+        position=positions.get(session),
+        reason=reason_of(session, most[session.device], now),
         sharing_with=sharing,
         waiting_since=session.waiting_since,
         waited_s=waited,
-        used_s=_used_s(session, now),
+        used_s=_used_s(home, now),
         iterations=session.iterations,
         turns=session.turns,
-        evictions=session.evictions,
-        peak_persistent_bytes=max(session.peak_persistent_bytes, session.held_bytes),
-        peak_ephemeral_bytes=session.peak_ephemeral_bytes,
-        iteration_s=session.alone_s,
-        device_share=session.share,
+        evictions=sum(part.evictions for part in home.parts),
+        peak_persistent_bytes=sum(max(part.peak_persistent_bytes, part.held_bytes) for part in home.parts),
+        peak_ephemeral_bytes=sum(part.peak_ephemeral_bytes for part in home.parts),
+        iteration_s=home.alone_s,
+        device_share=home.share,
         host_bound=session.host_bound,
         background=session.background,
         broken=session.broken,
+        devices=tuple(part.device.id for part in home.parts),
     )
 
 

@@ -9,11 +9,13 @@ stopped, so SAFE holds while it goes on as it likes, and it gets no turn before 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .deadlines import Due
 from .decisions import GrantTurn, RevokeTurn, StopTurn
 from .find import shed, take_lane
+from .gang import unclaim
 from .transitions import Residency, Turn
 
 if TYPE_CHECKING:
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
 
 def begin_wait(state: State, session: Session, ticket: int, now: float) -> None:
     """The session wants a turn from now on; its starvation clock starts."""
-    session.to_turn(Turn.WAITING)
-    session.ticket = ticket
-    session.waiting_since = now
-    state.deadlines.set(now + session.device.policy.max_wait_s, Due.STARVING, session.device, session, session.epoch)
-    state.file(session, now)
+    for part in session.parts:
+        device = part.device
+        part.to_turn(Turn.WAITING)
+        part.ticket = ticket
+        part.waiting_since = now
+        state.deadlines.set(now + device.policy.max_wait_s, Due.STARVING, device, part, part.epoch)
+        state.file(part, now)
+        if part is not session:
+            state.look[device] = None
 
 
 def end_wait(state: State, session: Session, now: float) -> None:
@@ -75,7 +81,17 @@ def shorten_quantum(state: State, holder: Session, now: float) -> None:
 
 
 def grant(state: State, session: Session, now: float) -> None:
-    """Give the session a turn in a lane of its own for as long. The caller saw that it fits."""
+    """Give the session a turn in a lane of its own for as long, on each of its devices. The caller saw that it fits."""
+    epoch = state.next_number()
+    unclaim(state, session, now)
+    lanes = [_place(state, part, epoch, now) for part in session.parts]
+    side_by_side = any(len(part.device.holders) > 1 for part in session.parts)
+    told = tuple(lanes) if session.gang else ()
+    state.outbox.append(GrantTurn(session.id, epoch, session.ticket, lanes[0], side_by_side=side_by_side, lanes=told))
+
+
+def _place(state: State, session: Session, epoch: int, now: float) -> str:
+    """A turn on one device; the lane's id."""
     device = session.device
     if session.residency is Residency.ABSENT:
         admit(state, session, now)
@@ -88,16 +104,14 @@ def grant(state: State, session: Session, now: float) -> None:
     end_wait(state, session, now)
     session.starved_turn = starved
     session.yielded = False
-    session.epoch = state.next_number()
+    session.epoch = epoch
     session.turns += 1
     session.stops = 0
     session.handed_over = session.resumed = False
     session.granted_at = session.charged_at = now
     state.file(session, now)
     begin_quantum(state, session, now)
-    state.outbox.append(
-        GrantTurn(session.id, session.epoch, session.ticket, lane.id, side_by_side=len(device.holders) > 1)
-    )
+    return lane.id
 
 
 def admit(state: State, session: Session, now: float) -> None:
@@ -117,9 +131,14 @@ def watch_quantum(state: State, session: Session) -> None:
 
 
 def revoke(state: State, session: Session, now: float) -> None:
-    """Ask for the turn back at the next boundary."""
-    session.to_turn(Turn.YIELDING)
-    session.device.staying.discard(session)
+    """Ask for the turn back at the next boundary. What is blocked elsewhere is asked once it goes on."""
+    asked = any(part.turn is Turn.YIELDING or part.turn is Turn.STOPPING for part in session.gang)
+    for part in session.parts:
+        if part.turn is Turn.RUNNING:
+            part.to_turn(Turn.YIELDING)
+            part.device.staying.discard(part)
+    if asked:
+        return
     config = state.config
     known = [seconds for seconds in (session.alone_s, session.beside_s) if seconds]
     deadline_s = max(config.revoke_iterations * max(known), config.revoke_least_s) if known else config.revoke_unknown_s
@@ -130,46 +149,67 @@ def revoke(state: State, session: Session, now: float) -> None:
 def escalate(state: State, session: Session, now: float) -> None:
     """A revoked turn's deadline is over: stop it, stop it again, in the end take it back in the books."""
     waits = state.config.stop_waits_s
+    if any(part.turn is Turn.BLOCKED for part in session.gang):
+        # It can't come to a boundary before it has its memory.
+        again = now + state.config.revoke_least_s
+        state.deadlines.set(again, Due.REVOKED, session.device, session, session.epoch)
+        return
     if session.stops < len(waits):
-        if session.turn is Turn.YIELDING:
-            session.to_turn(Turn.STOPPING)
+        for part in session.parts:
+            if part.turn is Turn.YIELDING:
+                part.to_turn(Turn.STOPPING)
         state.deadlines.set(now + waits[session.stops], Due.REVOKED, session.device, session, session.epoch)
         session.stops += 1
         state.outbox.append(StopTurn(session.id, session.epoch))
         return
-    session.to_turn(Turn.LOST)
-    _leave(state, session, session.lane_bytes, now)
-    state.file(session, now)
+    for part in session.parts:
+        if part.turn is Turn.RUNNING:
+            part.to_turn(Turn.YIELDING)
+        if part.turn is Turn.YIELDING:
+            part.to_turn(Turn.STOPPING)
+        part.to_turn(Turn.LOST)
+        _leave(state, part, part.lane_bytes, now)
+        state.file(part, now)
+        if part is not session:
+            state.look[part.device] = None
 
 
-def release(state: State, session: Session, ticket: int | None, stopped_bytes: int, now: float) -> None:
-    """The turn is over: at a boundary, or in mid-iteration with `stopped_bytes` still held. With a ticket it waits on."""
-    if session.turn is Turn.LOST:
-        session.device.ledger.observe_stopped(stopped_bytes - session.stopped_bytes)
-        session.stopped_bytes = stopped_bytes
-        session.mapped_bytes = stopped_bytes
-        session.ran_at = now
-    else:
-        _leave(state, session, stopped_bytes, now)
-    session.growth = None
-    if ticket is None:
-        session.to_turn(Turn.NONE)
-        state.file(session, now)
-    else:
+def release(state: State, session: Session, ticket: int | None, stopped: Mapping[str, int], now: float) -> None:
+    """The turn is over: at a boundary, or in mid-iteration with `stopped` bytes still held by device. With a ticket it
+    waits on."""
+    for part in session.parts:
+        held = stopped.get(part.device.id, 0)
+        if part.turn is Turn.LOST:
+            part.device.ledger.observe_stopped(held - part.stopped_bytes)
+            part.stopped_bytes = held
+            part.mapped_bytes = held
+            part.ran_at = now
+        else:
+            _leave(state, part, held, now)
+        part.growth = None
+        if ticket is None:
+            part.to_turn(Turn.NONE)
+            state.file(part, now)
+        if part is not session:
+            state.look[part.device] = None
+    if ticket is not None:
         begin_wait(state, session, ticket, now)
 
 
 def withdraw(state: State, session: Session, now: float) -> None:
     """The session wants no turn any more. What it still holds of an iteration it keeps."""
-    session.growth = None
-    session.to_turn(Turn.NONE)
-    end_wait(state, session, now)
-    state.file(session, now)
+    unclaim(state, session, now)
+    for part in session.parts:
+        part.growth = None
+        part.to_turn(Turn.NONE)
+        end_wait(state, part, now)
+        state.file(part, now)
 
 
 def suspend(state: State, session: Session, now: float) -> None:
     """Take the turn from a session that waits for room in mid-iteration; its request stays, and it waits for a turn."""
-    _leave(state, session, session.mapped_bytes, now)
+    for part in session.parts:
+        _leave(state, part, part.mapped_bytes, now)
     begin_wait(state, session, session.ticket, now)
 
 
@@ -197,9 +237,13 @@ def _leave(state: State, session: Session, stopped_bytes: int, now: float) -> No
 
 def drop(state: State, session: Session, now: float) -> None:
     """The session is gone or broken: its turn ends at once. E that it may still hold counts as stopped."""
-    if session.holds:
-        _leave(state, session, session.lane_bytes, now)
-    if session.turn is not Turn.NONE:
-        session.to_turn(Turn.NONE)
-    end_wait(state, session, now)
-    session.growth = None
+    unclaim(state, session, now)
+    for part in session.parts:
+        if part.holds:
+            _leave(state, part, part.lane_bytes, now)
+        if part.turn is not Turn.NONE:
+            part.to_turn(Turn.NONE)
+        end_wait(state, part, now)
+        part.growth = None
+        if part is not session:
+            state.look[part.device] = None

@@ -28,17 +28,20 @@ def prioritize(state: State, event: events.PriorityChanged, now: float) -> Devic
 
 
 def _set_priority(state: State, session: Session, value: str, now: float) -> None:
-    session.priority = value
-    session.weight = state.weights[value]
-    session.device.stale = True
-    state.file(session, now)
+    for part in session.parts:
+        part.priority = value
+        part.weight = state.weights[value]
+        part.device.stale = True
+        state.file(part, now)
+        state.look[part.device] = None
 
 
 def pin(state: State, event: events.PinChanged, now: float) -> Device:
     """A pinned session is evicted last."""
     session = state.session(event.session)
-    session.pinned = event.pinned
-    state.file(session, now)
+    for part in session.parts:
+        part.pinned = event.pinned
+        state.file(part, now)
     return session.device
 
 
@@ -47,7 +50,9 @@ def pass_on(state: State, event: events.YieldAsked, now: float) -> Device:
     session = state.session(event.session)
     if session.turn is not Turn.RUNNING:
         raise NotPossible(f"cannot let session {session.id} pass its turn on: it has none ({session.turn.value})")
-    session.yielded = True
+    for part in session.parts:
+        part.yielded = True
+        state.look[part.device] = None
     turns.revoke(state, session, now)
     return session.device
 
@@ -55,32 +60,47 @@ def pass_on(state: State, event: events.YieldAsked, now: float) -> Device:
 def evict(state: State, event: events.EvictAsked, now: float) -> Device:
     """Raises `NotPossible`, and `OverLimit` if the user's host memory is used up."""
     session = state.session(event.session)
-    device = session.device
-    if not device.moves or not session.evictable:
-        raise NotPossible(f"cannot move session {session.id} out: device {device.id} can't move it")
-    if session.residency is not Residency.RESIDENT:
+    here = [part for part in session.parts if part.residency is Residency.RESIDENT]
+    for part in session.parts:
+        if not part.device.moves or not part.evictable:
+            raise NotPossible(f"cannot move session {session.id} out: device {part.device.id} can't move it")
+    if not here:
         raise NotPossible(f"cannot move session {session.id} out: it is {session.residency.value}")
-    if state.host_room(session) < 0:
+    if state.host_room(session, sum(part.held_bytes + part.stopped_bytes for part in here if part is not session)) < 0:
         user = session.user
         raise OverLimit(
             f"cannot move session {session.id} out: {user.name} has {user.host_bytes} bytes in host memory, it would be "
-            f"{session.held_bytes + session.stopped_bytes} more, the limit is {user.limits.host_bytes}",
+            f"{sum(part.held_bytes + part.stopped_bytes for part in here)} more, the limit is {user.limits.host_bytes}",
             {"limit": "host_bytes"},
         )
-    if session.turn in (Turn.NONE, Turn.WAITING):
-        moves.evict(state, session, "asked for", now)
-    else:
-        session.evict_asked = True
-        if session.turn is Turn.RUNNING:
-            turns.revoke(state, session, now)
-    return device
+    for part in here:
+        if part.turn in (Turn.NONE, Turn.WAITING):
+            moves.evict(state, part, "asked for", now)
+        else:
+            part.evict_asked = True
+            if part.turn is Turn.RUNNING:
+                turns.revoke(state, part, now)
+        state.look[part.device] = None
+    return session.device
 
 
 def restore(state: State, event: events.RestoreAsked, now: float) -> Device:
     """Raises `NotPossible`, and `OverLimit` if its user has too much on devices already."""
     session = state.session(event.session)
-    if session.residency is not Residency.EVICTED:
+    out = [part for part in session.parts if part.residency is Residency.EVICTED]
+    if not out:
         raise NotPossible(f"cannot bring session {session.id} back: it is {session.residency.value}")
+    for part in out:
+        _check_return(part)
+    for part in out:
+        if limits.may_enter(part):
+            shed(part.device, part.out_bytes)
+            moves.restore(state, part, now)
+            state.look[part.device] = None
+    return session.device
+
+
+def _check_return(session: Session) -> None:
     if session.device.draining is not None:
         raise NotPossible(f"cannot bring session {session.id} back: device {session.device.id} is drained")
     if not limits.may_enter(session):
@@ -95,9 +115,6 @@ def restore(state: State, event: events.RestoreAsked, now: float) -> Device:
         raise NotPossible(
             f"cannot bring session {session.id} back: it needs {session.out_bytes} bytes, {free} are free"
         )
-    shed(session.device, session.out_bytes)
-    moves.restore(state, session, now)
-    return session.device
 
 
 def limit(state: State, event: events.UserLimits, now: float) -> None:
@@ -120,7 +137,8 @@ def limit(state: State, event: events.UserLimits, now: float) -> None:
         allowed = limits.capped(user, session.priority)
         if allowed != session.priority:
             _set_priority(state, session, allowed, now)
-        state.look[session.device] = None
+        for part in session.parts:
+            state.look[part.device] = None
     state.unsettled[user] = None
 
 
