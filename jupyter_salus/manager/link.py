@@ -71,8 +71,16 @@ class Link:
         return peer.welcome.pid if peer is not None and peer.welcome is not None else None
 
     def touch(self, enrolment: Enrolment) -> concurrent.futures.Future[None]:
-        """Have said what changed of this kernel, now or as soon as there is a backend. The future is done when it was."""
-        return self._submit(self._bring(enrolment))
+        """Have said what changed of this kernel, now or as soon as there is a backend. The future is done when it was.
+
+        Never raises: the hooks of kernels that outlive the link call it, too.
+        """
+        try:
+            return self._submit(self._bring(enrolment))
+        except BackendGone as error:
+            closed: concurrent.futures.Future[None] = concurrent.futures.Future()
+            closed.set_exception(error)
+            return closed
 
     async def bring(self, enrolment: Enrolment, patience_s: float = PATIENCE_S) -> bool:
         """`touch`, and wait for it at most `patience_s` seconds, or until an attempt to connect fails.

@@ -110,7 +110,10 @@ class SalusProvisioner(LocalProvisioner):
         """nbclient tells no name: the program that starts the kernel stands in for it."""
         if environment.get("JPY_SESSION_NAME"):
             return at_start(environment, None, self.kernel_id, self.kernel_spec.display_name)
-        return Notebook(f"{os.path.basename(sys.argv[0]) or 'python'} {self.kernel_id[:8]}")
+        program = sys.argv[0]
+        if os.path.basename(program) == "__main__.py":  # started by `python -m`: the package's name says more
+            program = os.path.dirname(program)
+        return Notebook(f"{os.path.basename(program) or 'python'} {self.kernel_id[:8]}")
 
     def _end(self) -> None:
         if self._salus_link is not None and self.salus_enrolment is not None and not self.salus_enrolment.ended:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_salus.errors import BackendGone
 from jupyter_salus.manager.enrolment import Enrolment
 from jupyter_salus.manager.link import Link, link_to
 from jupyter_salus.manager.names import Notebook
@@ -136,3 +137,11 @@ def _gone(server: JupyterServer) -> dict[str, object] | None:
 def _there(server: JupyterServer) -> dict[str, list[dict[str, object]]] | None:
     answer = server.request("GET", "salus/api/state")
     return json.loads(answer.text) if answer.ok and len(answer.json()["sessions"]) == 2 else None
+
+
+def test_what_changes_after_the_link_was_closed_raises_nothing(short_tmp: Path):
+    link = link_to(find({}, str(short_tmp / "nobody.sock")), LOG)
+    link.close()
+    enrolment = Enrolment("late", Notebook("late.ipynb"))
+    enrolment.begin()
+    assert isinstance(link.touch(enrolment).exception(timeout=0), BackendGone)

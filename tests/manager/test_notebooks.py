@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -28,8 +29,23 @@ print(json.dumps([row for row in rows if row["id"] == os.environ["JUPYTER_SALUS_
 """
 
 
-def _notebook(*cells: str) -> nbformat.NotebookNode:
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+#: Cells without ids and times in what they say, some of which take turns.
+SAVED = (
+    "import sys\nfrom IPython.display import HTML, clear_output, display",
+    "sum(i * i for i in range(2_000_000))",
+    "print('a'); print('b', file=sys.stderr)",
+    "for i in range(3):\n    clear_output(wait=True)\n    display(i)",
+    "handle = display(HTML('<b>1</b>'), display_id='mine')\nfor i in range(900_000): i * i\nhandle.update(HTML('<i>2</i>'))",
+    "def f(n): return n / 0\nf(1)",
+    "%%capture held\nprint('captured')",
+    "held.stdout",
+    "import asyncio\nawait asyncio.sleep(0, [i async for i in agen()]) if 'agen' in dir() else 'no generator'",
+    "%xmode Minimal\n{}['k']",
+)
+
+
+def _notebook(*cells: str, metadata: dict[str, Any] | None = None) -> nbformat.NotebookNode:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=metadata or {})
 
 
 def _printed(notebook: nbformat.NotebookNode) -> str:
@@ -74,6 +90,40 @@ def test_nbconvert_runs_governed_by_the_provisioner_and_names_itself(backend: Ba
     assert row["managed"] and row["persistent_bytes"] > 0
     assert "nbconvert" in row["name"]
     backend.without(row["id"])
+
+
+def test_papermill_runs_governed_by_the_provisioner(backend: Backend, short_tmp: Path):
+    path = short_tmp / "train.ipynb"
+    metadata = {"kernelspec": {"name": "python3", "language": "python", "display_name": "Python 3"}}
+    nbformat.write(_notebook("total = sum(i * i for i in range(2_000_000))", ASK, metadata=metadata), path)
+    environ = {
+        **os.environ,
+        "JUPYTER_SALUS_SOCKET": backend.socket,
+        "JUPYTER_DEFAULT_PROVISIONER_NAME": "salus-provisioner",
+    }
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(path), str(short_tmp / "out.ipynb")]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=2 * PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(_printed(nbformat.read(short_tmp / "out.ipynb", as_version=4)))
+    assert row["managed"] and row["turns"] >= 1 and "papermill" in row["name"]
+    backend.without(row["id"])
+
+
+async def test_a_saved_notebook_has_the_same_bytes_as_without_salus(backend: Backend, short_tmp: Path):
+    saved = []
+    for manager in (
+        NotebookKernelManager(kernel_name="python3", salus_socket=backend.socket),
+        AsyncKernelManager(kernel_name="python3"),
+    ):
+        notebook = _notebook(*SAVED)
+        for number, cell in enumerate(notebook.cells):
+            cell["id"] = f"cell-{number}"
+        client = NotebookClient(notebook, km=manager, timeout=PATIENCE_S, allow_errors=True, record_timing=False)
+        done = await client.async_execute(cleanup_kc=True)
+        saved.append(nbformat.writes(done).encode())
+    assert saved[0] == saved[1]
+    outputs = [output for cell in nbformat.reads(saved[0], as_version=4).cells for output in cell.outputs]
+    assert {output["output_type"] for output in outputs} == {"stream", "display_data", "execute_result", "error"}
 
 
 async def test_a_kernelspec_may_name_the_provisioner(
