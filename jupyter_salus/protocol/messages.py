@@ -104,17 +104,21 @@ class TurnWithdrawn(Message):
 @message("turn_released")
 class TurnReleased(Message):
     """The session gives its turn back. `wants_more`: it was revoked in the middle of work and asks again at once
-    under `ticket`, so that nothing comes between."""
+    under `ticket`, so that nothing comes between. `iterations`, `busy_s` and `remaining` as in `progress`, since the last
+    one: said in the same breath, for whoever waits."""
 
     epoch: int
     wants_more: bool = False
     ticket: Optional[int] = None
     resident_bytes: Optional[int] = None
+    iterations: Optional[int] = None
+    busy_s: Optional[float] = None
+    remaining: Optional[int] = None
 
 
 @message("progress")
 class Progress(Message):
-    """What happened since the last one, said at boundaries at most ten times a second, and before a release.
+    """What happened since the last one, said at boundaries at most ten times a second.
 
     `iterations` done, `busy_s` seconds they took, `resident_bytes` of the process at the boundary (P on the host
     device), `peak_bytes` the highest between boundaries where the guest knows it, `remaining` iterations still to come

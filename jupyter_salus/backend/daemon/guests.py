@@ -110,6 +110,8 @@ class Guests:
         if record is None or record.core_id is None:
             return  # It is about to learn that its connection was replaced.
         name = record.core_id
+        if isinstance(said, TurnReleased) and said.iterations is not None:
+            self._counted(name, said.epoch, said.iterations, said.busy_s or 0.0, said.remaining)
         match said:
             case CellStarted():
                 if not record.cells:
@@ -300,14 +302,17 @@ class Guests:
         self._tell(core.TurnReleased(name, said.epoch, said.ticket if said.wants_more else None))
 
     def _progressed(self, record: Record, name: str, said: Progress) -> None:
-        if said.iterations < 0 or said.busy_s < 0:
-            raise BadMessage(f"cannot count {said.iterations} iterations in {said.busy_s:g} s: both are at least 0")
         if said.frameworks is not None:
             record.frameworks = tuple(str(one)[:40] for one in said.frameworks[:16])
         if said.epoch == record.epoch and record.guarded is None:
             self._measured(record, said.resident_bytes, said.peak_bytes)
-        remaining = said.remaining if said.remaining is not None and said.remaining >= 0 else None
-        self._tell(core.IterationsFinished(name, said.epoch, said.iterations, said.busy_s, remaining))
+        self._counted(name, said.epoch, said.iterations, said.busy_s, said.remaining)
+
+    def _counted(self, name: str, epoch: int, iterations: int, busy_s: float, remaining: int | None) -> None:
+        if iterations < 0 or busy_s < 0:
+            raise BadMessage(f"cannot count {iterations} iterations in {busy_s:g} s: both are at least 0")
+        known = remaining if remaining is not None and remaining >= 0 else None
+        self._tell(core.IterationsFinished(name, epoch, iterations, busy_s, known))
 
     def _measured(self, record: Record, resident_bytes: int | None, peak_bytes: int | None) -> None:
         if resident_bytes is not None and resident_bytes >= 0:
