@@ -13,7 +13,7 @@ LABEXT := jupyter_salus/labextension
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv labextension native lab demo test lint types check docs wheel clean
+.PHONY: help venv labextension native lab demo test lint types check docs wheel test-wheel clean
 
 help:
 	@sed -n '2,5p' Makefile | sed 's/^# *//'
@@ -100,6 +100,10 @@ check: lint types docs test
 
 wheel: venv
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
+
+# The wheel in an environment that has nothing but what it asks for, with the newest versions that the index has.
+test-wheel: venv
+	JUPYTER_SALUS_TEST_CLEAN=1 $(BIN)/python -m pytest tests/packaging $(ARGS)
 
 clean:
 	rm -rf build dist docs/_build demo-output .mypy_cache .pytest_cache .ruff_cache $(LABEXT)/lib $(LABEXT)/dist

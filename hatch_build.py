@@ -73,8 +73,12 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """Called by hatchling after the jupyter-builder hook."""
         dist = ROOT / LABEXTENSION / "dist"
         if self.target_name == "wheel" and dist.exists():
-            # Not in pyproject.toml: a missing folder named there would fail an editable install.
-            build_data.setdefault("shared_data", {})[str(dist)] = "share/jupyter/labextensions/jupyter-salus"
+            # Not in pyproject.toml: a missing folder named there would fail an editable install. Where the installed
+            # extension is a link to this folder, an editable install has put its install.json into it.
+            shared = build_data.setdefault("shared_data", {})
+            for part in dist.iterdir():
+                if part.name != "install.json":
+                    shared[str(part)] = f"share/jupyter/labextensions/jupyter-salus/{part.name}"
         if self.target_name == "wheel" and self._build_guard():
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{_platform_tag()}"

@@ -57,6 +57,8 @@ def device_line(state: dict[str, Any], row: dict[str, Any]) -> str:
         f"policy {row['policy']}",
         f"{len(lanes)} lane{'' if len(lanes) == 1 else 's'}",
     ]
+    if row.get("draining"):
+        parts.append(f"no new turns: {row['draining']}")
     return f"Device {row['id']} ({row['name']}): {', '.join(parts)}"
 
 

@@ -26,6 +26,7 @@ _ALL = (
     Command("restore", "bring an evicted session's memory back", "jupyter_salus.cli.verbs"),
     Command("pin", "have a session evicted last, or undo that", "jupyter_salus.cli.verbs"),
     Command("policy", "set the policy of a device", "jupyter_salus.cli.verbs"),
+    Command("drain", "give no new turns on a device, for maintenance, or undo that", "jupyter_salus.cli.verbs"),
     Command("journal", "what happened, in words", "jupyter_salus.cli.journal"),
     Command("doctor", "what will and won't work on this machine, and why", "jupyter_salus.cli.doctor"),
     Command("simulate", "run a trace of jobs through the scheduler", "jupyter_salus.simulate.command", "main"),

@@ -1,4 +1,4 @@
-"""`priority`, `yield`, `evict`, `restore`, `pin` and `policy`: one verb on one session or device."""
+"""`priority`, `yield`, `evict`, `restore`, `pin`, `policy` and `drain`: one verb on one session or device."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
         )
         parser.add_argument("--device", metavar="ID", help="which device (needed to set it where there are several)")
         return
+    if name == "drain":
+        parser.add_argument("reason", nargs="?", default="maintenance", metavar="REASON", help="what waiters are told")
+        parser.add_argument("--device", metavar="ID", help="which device (needed where there are several)")
+        parser.add_argument("--off", action="store_true", help="undo it")
+        return
     parser.add_argument("session", metavar="SESSION", help="an id, a unique beginning of one, or a notebook's path")
     if name == "priority":
         parser.add_argument("value", choices=PRIORITIES, metavar="PRIORITY", help=", ".join(PRIORITIES))
@@ -42,10 +47,12 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Called by the command line. Raises what the backend refuses the verb with."""
     changes_policy = arguments.verb == "policy" and arguments.policy is not None
-    with connect(arguments, admin=changes_policy) as client:
+    with connect(arguments, admin=changes_policy or arguments.verb == "drain") as client:
         state = client.ask("state")
         if changes_policy:
             said = _policy(arguments, client, state)
+        elif arguments.verb == "drain":
+            said = _drain(arguments, client, state)
         elif arguments.verb == "policy":
             said = _policies(arguments, state)
         else:
@@ -68,16 +75,29 @@ def _unknown(device: str, state: dict[str, Any]) -> UnknownDevice:
 
 
 def _policy(arguments: argparse.Namespace, client: Any, state: dict[str, Any]) -> dict[str, Any]:
-    devices = [row["id"] for row in state["devices"]]
-    device = arguments.device or (devices[0] if len(devices) == 1 else None)
-    if device is None:
-        raise BadValue(
-            f"cannot tell which device gets the policy: choose with --device among {', '.join(devices) or 'none'}"
-        )
-    if device not in devices:
-        raise _unknown(device, state)
+    device = _device(arguments.device, state)
     client.act("policy", device, arguments.policy)
     return {"device": device, "policy": arguments.policy, "text": f"{device}: policy {arguments.policy}."}
+
+
+def _drain(arguments: argparse.Namespace, client: Any, state: dict[str, Any]) -> dict[str, Any]:
+    device = _device(arguments.device, state)
+    client.act("drain", device, "false" if arguments.off else arguments.reason)
+    if arguments.off:
+        return {"device": device, "draining": None, "text": f"{device}: turns are given again."}
+    text = f"{device}: no new turns ({arguments.reason}); whoever has one goes on to the next boundary."
+    return {"device": device, "draining": arguments.reason, "text": text}
+
+
+def _device(wanted: str | None, state: dict[str, Any]) -> str:
+    """The device that is meant; the only one where none is named. Raises `BadValue` and `UnknownDevice`."""
+    devices = [row["id"] for row in state["devices"]]
+    device = wanted or (devices[0] if len(devices) == 1 else None)
+    if device is None:
+        raise BadValue(f"cannot tell which device is meant: choose with --device among {', '.join(devices) or 'none'}")
+    if device not in devices:
+        raise _unknown(device, state)
+    return str(device)
 
 
 def _session(arguments: argparse.Namespace, client: Any, state: dict[str, Any]) -> dict[str, Any]:

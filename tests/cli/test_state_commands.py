@@ -116,6 +116,16 @@ def test_policy_changes_the_only_device(backend, capsys):
     assert json.loads(said(capsys, "status", "--json"))["devices"][0]["policy"] == "fifo"
 
 
+def test_a_device_is_drained_with_a_reason_and_taken_back(backend, capsys):
+    def draining() -> object:
+        return json.loads(said(capsys, "status", "--json"))["devices"][0]["draining"]
+
+    assert "no new turns (a new driver)" in said(capsys, "drain", "a new driver")
+    assert draining() == "a new driver"
+    assert "given again" in said(capsys, "drain", "--off")
+    assert not draining()
+
+
 def test_policy_of_an_unknown_device_fails(backend, capsys):
     assert "gpu7" in said(capsys, "policy", "fifo", "--device", "gpu7", code=1)
 
