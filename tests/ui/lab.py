@@ -31,10 +31,18 @@ expect.set_options(timeout=PATIENCE_MS)
 
 
 class Lab:
-    """A running `jupyter lab` with the extension as built last. `extra` are further arguments for its command line."""
+    """A running `jupyter lab` with the extension as built last.
+
+    `extra` are further arguments for its command line; `base` is the path below which it serves, as behind a hub.
+    """
 
     def __init__(
-        self, folder: Path, extensions: Mapping[str, bool], extra: tuple[str, ...] = (), env: Mapping[str, str] = {}
+        self,
+        folder: Path,
+        extensions: Mapping[str, bool],
+        extra: tuple[str, ...] = (),
+        env: Mapping[str, str] = {},
+        base: str = "",
     ) -> None:
         if not (LABEXTENSION / "dist" / "static" / "style.js").exists():
             raise FileNotFoundError(
@@ -45,12 +53,13 @@ class Lab:
         self.notebooks.mkdir()
         self.log = folder / "lab.log"
         self.port = _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://127.0.0.1:{self.port}{base}"
         self._configure(extensions)
         command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", "--expose-app-in-browser"]
         command += [
             f"--ServerApp.port={self.port}",
             "--ServerApp.port_retries=0",
+            f"--ServerApp.base_url={base}/",
             f"--ServerApp.root_dir={self.notebooks}",
         ]
         command += [f"--IdentityProvider.token={TOKEN}", "--LabApp.news_url=", "--ServerApp.disable_check_xsrf=False"]

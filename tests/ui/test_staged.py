@@ -19,7 +19,8 @@ GIB = 2**30
 
 @pytest.fixture(scope="module")
 def lab(lab_folder: Path, isolated_run: Path) -> Iterator[Lab]:
-    lab = Lab(lab_folder, {"jupyter_salus": False, "salus_fixture": True})
+    """Below a prefix with a character that is encoded in addresses, as a hub's users have."""
+    lab = Lab(lab_folder, {"jupyter_salus": False, "salus_fixture": True}, base="/user/a%40b")
     yield lab
     lab.stop()
 
@@ -178,6 +179,43 @@ def test_the_host_device_offers_no_moves(sidebar: Sidebar, stage: Stage) -> None
     row = sidebar.session("notes.ipynb")
     expect(row.get_by_role("button", name="Evict: move")).to_have_count(0)
     expect(row.get_by_role("button", name="Shut down the kernel")).to_be_enabled()
+
+
+def test_a_pointed_session_is_lit_wherever_it_stands(sidebar: Sidebar, stage: Stage) -> None:
+    sidebar.session("train.ipynb").hover()
+    id = id_of(stage, "train.ipynb")
+    for place in (".jp-Salus-part", ".jp-Salus-holder", ".jp-Salus-session"):
+        expect(sidebar.panel.locator(f"{place}[data-session='{id}']")).to_have_attribute("data-lit", "")
+    sidebar.session("notes.ipynb").hover()
+    expect(sidebar.panel.locator(f".jp-Salus-part[data-session='{id}']")).not_to_have_attribute("data-lit", "")
+
+
+def test_a_row_has_its_actions_in_a_menu_of_its_own(sidebar: Sidebar, stage: Stage) -> None:
+    sidebar.session("embed.ipynb").click(button="right")
+    menu = sidebar.page.locator(".lm-Menu")
+    expect(menu).to_contain_text("GPU priority: High")
+    menu.get_by_role("menuitem", name="Restore to the GPU").click()
+    expect(menu).to_have_count(0)
+    expect(sidebar.session("embed.ipynb").get_by_role("button", name="Restore")).to_be_enabled()
+    assert [one["path"] for one in stage.asked()] == [f"sessions/{id_of(stage, 'embed.ipynb')}/restore"]
+
+
+def test_a_device_offers_the_policies_that_the_server_lets_through(sidebar: Sidebar, stage: Stage) -> None:
+    first, second = stage.state["devices"]
+    stage.change(devices=[{**first, "policies": ["fair", "pack"]}, {**second, "policies": []}])
+    policy = sidebar.panel.locator("[data-device=gpu0] .jp-Salus-policy")
+    expect(policy.locator("option")).to_have_text(["Fair shares", "Pack"])
+    expect(sidebar.panel.locator("[data-device=gpu1] .jp-Salus-policy")).to_contain_text("First come, first served")
+    expect(sidebar.panel.locator("[data-device=gpu1] select")).to_have_count(0)
+
+
+def test_what_the_server_keeps_back_of_others_is_not_made_up(sidebar: Sidebar, stage: Stage) -> None:
+    kept_back = {"name": None, "user": None, "reason": None, "persistent_bytes": 2 * GIB}
+    stage.change({"id": id_of(stage, "bert.ipynb"), **kept_back})
+    row = sidebar.session("Somebody’s notebook")
+    expect(row).to_contain_text("Running")
+    expect(row.get_by_role("button", name="Somebody’s notebook", exact=True)).to_have_count(0)
+    expect(sidebar.holders("gpu0/2")).to_have_text("Somebody’s notebook")
 
 
 def test_an_eviction_of_ones_own_notebook_is_told(sidebar: Sidebar, stage: Stage) -> None:
@@ -340,8 +378,36 @@ def test_two_hundred_sessions_are_listed_filtered_and_changed(sidebar: Sidebar, 
     expect(sidebar.panel.locator(".jp-Salus-session[data-state=running]")).to_have_count(100)
     sidebar.panel.get_by_label("Filter sessions").fill("note 19")
     expect(names).to_have_count(11)
+    sidebar.panel.get_by_label("Filter sessions").fill("running")
+    expect(names).to_have_count(100)
     sidebar.panel.get_by_label("Filter sessions").fill("")
     expect(names).to_have_count(200)
+
+
+def test_rows_far_from_sight_are_drawn_when_they_come_near(sidebar: Sidebar, stage: Stage) -> None:
+    example = stage.state["sessions"][1]
+    rows = [{**example, "id": f"far-{number}", "name": f"far {number:03}.ipynb", "path": None} for number in range(90)]
+    stage.show({**stage.state, "sessions": rows})
+    last = sidebar.session("far 089.ipynb")
+    expect(last).to_have_count(1)
+    expect(last.locator("select")).to_have_count(0)
+    last.scroll_into_view_if_needed()
+    expect(last.get_by_label("Priority of far 089.ipynb")).to_be_visible()
+
+
+def test_a_long_queue_is_cut_until_it_is_asked_for(sidebar: Sidebar, stage: Stage) -> None:
+    example = stage.state["sessions"][1]
+    rows = [
+        {**example, "id": f"line-{number}", "name": f"line {number}.ipynb", "position": number, "path": None}
+        for number in range(1, 13)
+    ]
+    stage.show({**stage.state, "sessions": rows})
+    queue = sidebar.queue("gpu0/1")
+    expect(queue).to_have_text([f"line {number}.ipynb" for number in range(1, 6)])
+    sidebar.lane("gpu0/1").get_by_role("button", name="7 more").click()
+    expect(queue).to_have_count(12)
+    sidebar.lane("gpu0/1").get_by_role("button", name="Show fewer").click()
+    expect(queue).to_have_count(5)
 
 
 def test_the_running_panel_has_a_section(sidebar: Sidebar, stage: Stage) -> None:
