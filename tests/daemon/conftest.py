@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.daemon.gpu import Gpu
 from tests.daemon.speaking import Daemon
+from tests.native.conftest import built
+from tests.native.world import World
+
+__all__ = ["built"]
 
 
 @pytest.fixture
@@ -30,3 +35,17 @@ def start_daemon(short_tmp: Path) -> Iterator[Callable[..., Daemon]]:
 @pytest.fixture
 def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
     return start_daemon()
+
+
+@pytest.fixture
+def world(built: Path, short_tmp: Path) -> Iterator[World]:
+    """Stand-in GPUs, one of 256 MiB unless their first use says otherwise."""
+    made = World(built, short_tmp, real=False)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def gpu(world: World, start_daemon: Callable[..., Daemon]) -> Gpu:
+    """One GPU of 256 MiB, and the backend that governs it."""
+    return Gpu(world, start_daemon)

@@ -204,7 +204,11 @@ class Gates:
 
     def _rested(self, session: Guarded, epoch: int | None) -> None:
         record = session.record
-        if record.epoch == epoch and not (record.cells and record.connection is not None):
+        if record.epoch != epoch or (record.cells and record.connection is not None):
+            return
+        if any(guard.requests for guard in session.connected()):
+            self._rest(session)  # in the middle of something: it waits for room
+        else:
             self.close(session, stopped=False)
 
     def _after_s(self, session: Guarded, seconds: float, what: Callable[[], None]) -> None:

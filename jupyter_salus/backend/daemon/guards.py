@@ -79,6 +79,8 @@ class Guards:
         self._log = log
         self._of: dict[Connection, tuple[Guarded, Guard]] = {}
         self._nameless = 0
+        #: What a context took on each device, as seen last: what the next one is expected to take.
+        self._context_bytes: dict[str, int] = {}
 
     # ---- hello -----------------------------------------------------------------------------------------------------------
 
@@ -131,14 +133,18 @@ class Guards:
         guard.connection = connection
         self._of[connection] = (session, guard)
         guard.heard(said)
+        guard.context_bytes = guard.context_bytes or self._context_bytes.get(record.device, 0)
         guard.shut = said.gate != "open"
         if guard.watch is None and pid > 0:
             descriptor = peer_pidfd(connection.socket, pid)
             if descriptor is not None:
                 guard.watch = Watch(descriptor, lambda: self._ended(session, guard))
         record.memory_mode = "blocks"
+        record.touched = record.touched or guard.persistent_bytes > 0
         record.pids = tuple(dict.fromkeys((*(one for one in (record.pid,) if one), *session.guards)))
-        if record.core_id is None or record.leaving or not record.evictable:
+        # A guest that came to a new backend before its guards said nothing of what they hold.
+        unknown = guard.persistent_bytes > 0 and session.told_bytes == 0 and record.epoch is None
+        if record.core_id is None or record.leaving or not record.evictable or unknown:
             self._guests.open_guarded(record, holding=not guard.shut)
             if session.evicted_bytes:
                 # It came back as it was, out: the books follow, and nothing of it moves.
@@ -224,7 +230,7 @@ class Guards:
                 if guard.ended and amount is None and guard.connection is None:
                     self._dropped(session, guard)
                 elif amount is not None and resting and guard.connection is not None and not record.leaving:
-                    guard.context_bytes = max(amount - guard.here_bytes, 0)
+                    guard.context_bytes = self._context_bytes[device] = max(amount - guard.here_bytes, 0)
             if not record.leaving:
                 self._counted(session)
 

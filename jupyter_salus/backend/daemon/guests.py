@@ -90,10 +90,17 @@ class Guests:
 
     def open_guarded(self, record: Record, holding: bool) -> None:
         """A session opens by what its guards say, or opens anew as one that can be moved."""
+        session = self.guarded(record)
+        cells, ticket = dict(record.cells), session.guest_ticket
         if record.core_id is not None:
             self._rejoined(record)
         record.launched, record.unmanaged_reason, record.leaving = True, None, False
+        if record.connection is not None:
+            record.cells.update(cells)
         self._opened(record, None, holding)
+        if self.gates is not None and record.connection is not None and ticket is not None and record.epoch is None:
+            session.guest_ticket = ticket
+            self.gates.want(session, ticket)
 
     def leave(self, record: Record) -> None:
         """Nobody speaks for a session any more: its lease is over, its bytes leave."""
