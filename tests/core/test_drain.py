@@ -117,7 +117,8 @@ def test_a_session_that_was_out_is_out_for_a_new_backend_too(world: World):
     world.crash(guest, freed_after_s=0.0)
     world.run(0.1)
     world.tell(events.SessionOpened("a", "u", "gpu", persistent_bytes=5 * MIB, out_bytes=295 * MIB))
-    guest.alive = guest.out = True
+    guest.alive = True
+    guest.out.add("gpu")
     world.guests["a"] = guest
     row = world.row("a")
     assert (row.residency, row.persistent_bytes) == ("evicted", 300 * MIB)

@@ -138,14 +138,27 @@ def test_time_never_goes_back(world: World):
     assert world.row("a").used_s == 0.0
 
 
+def _why(world: World, id: str) -> str:
+    reason = world.row(id).reason
+    assert reason is not None
+    return reason.text
+
+
 def test_a_turn_that_does_not_end_is_stopped_again_and_again_and_then_taken_back_in_the_books(host: World):
     a, b = (host.open(name, device="host", iteration_s=1e9, ephemeral=100) for name in "ab")
     host.want(a)
     epoch = a.epoch
     assert epoch is not None
     host.want(b)
-    host.run(host.config.revoke_unknown_s + 1)
+    host.run(0.5)
+    told = [_why(host, "b")]
+    host.run(3.0)
+    told.append(_why(host, "b"))
+    assert told[0].endswith("is finishing its iteration")
+    assert told[1].endswith("was asked for its turn and has come to no boundary for more than 2 s")
+    host.run(host.config.revoke_unknown_s - 2.5)
     assert host.row("a").turn == "stopping"
+    assert _why(host, "b").endswith("for more than 60 s")
     host.run(sum(host.config.stop_waits_s))
     assert len(host.decided(StopTurn)) == len(host.config.stop_waits_s)
     assert host.row("a").turn == "lost"

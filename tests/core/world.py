@@ -35,7 +35,7 @@ class Guest:
     wanting: bool = False
     wanted_at: float = 0.0
     epoch: int | None = None
-    lane: str = ""
+    lanes: frozenset[str] = frozenset()
     revoked: bool = False
     mapped: int = 0
     request: int = 0
@@ -43,8 +43,10 @@ class Guest:
     iterations_left: int = 0
     #: Void when it changed.
     appointment: int = 0
-    out: bool = False
-    move: int = 0
+    #: Devices from which it is out in host memory.
+    out: set[str] = field(default_factory=set)
+    #: All its devices, if they are several.
+    devices: tuple[str, ...] = ()
     measured: bool = False
     began_at: float = 0.0
     stops: int = 0
@@ -187,13 +189,20 @@ class World:
         priority: str = "normal",
         profile: events.Profile | None = None,
         user: str = "u",
+        devices: tuple[str, ...] = (),
+        roams: bool = False,
     ) -> Guest:
         """A kernel starts. Sizes in MiB."""
         guest = Guest(id, device, persistent * MIB, ephemeral * MIB, iteration_s, evictable)
         if profile is None:
             profile = events.Profile(persistent_bytes=guest.persistent, ephemeral_bytes=guest.ephemeral)
+        if devices:
+            guest.device, guest.devices = devices[0], devices
         self.guests[id] = guest
-        self.tell(events.SessionOpened(id, user, device, priority, evictable, profile=profile))
+        opened = events.SessionOpened(
+            id, user, guest.device, priority, evictable, profile=profile, devices=devices, roams=roams
+        )
+        self.tell(opened)
         return guest
 
     def want(self, guest: Guest, iterations: int = 1_000_000) -> None:
@@ -215,12 +224,14 @@ class World:
         self.last_epoch = decision.epoch
         self.longest_wait = max(self.longest_wait, self.now - guest.wanted_at)
         guest.wanting = False
-        guest.epoch, guest.lane, guest.revoked, guest.stops = decision.epoch, decision.lane, False, 0
+        guest.epoch, guest.revoked, guest.stops = decision.epoch, False, 0
+        guest.lanes = frozenset(decision.lanes or (decision.lane,))
+        assert len(guest.lanes) == max(len(guest.devices), 1), "a turn on all devices at once"
         # One that answered no attempt to stop it is counted out.
         attempts = len(self.config.stop_waits_s)
         others = [one for one in self.guests.values() if one is not guest and one.stops < attempts]
         holders = [one for one in others if one.epoch is not None]
-        assert all(one.lane != guest.lane or one.device != guest.device for one in holders), "two in one lane"
+        assert not any(one.lanes & guest.lanes for one in holders), "two in one lane"
         guest.began_at = self.now
         if not guest.asking:
             self._work(guest)
@@ -254,7 +265,8 @@ class World:
         epoch = guest.epoch
         if not guest.measured:
             guest.measured = True
-            self.tell(events.MemoryMeasured(guest.id, guest.persistent, guest.ephemeral))
+            for device in guest.devices or ("",):
+                self.tell(events.MemoryMeasured(guest.id, guest.persistent, guest.ephemeral, device))
         busy = self.now - guest.began_at
         guest.began_at = self.now
         self.tell(events.IterationsFinished(guest.id, epoch, 1, busy))
@@ -287,13 +299,12 @@ class World:
 
     def _evict(self, decision: decisions.EvictSession) -> None:
         guest = self.guests[decision.session]
-        assert guest.evictable and not guest.out
+        assert guest.evictable and decision.device not in guest.out
         if guest.epoch is not None:
             assert guest.asking, "only one that waits for room goes out in the middle of its turn"
             guest.epoch = None
             self._want(guest)
             guest.ticket -= 1
-        guest.move = decision.move
         seconds = 0.05 + self.random.random() * self.move_late_s
         fails = self.random.random() < self.move_fails
 
@@ -303,15 +314,18 @@ class World:
             if fails:
                 self.tell(events.EvictionFailed(guest.id, decision.move, "host memory is short"))
             else:
-                guest.out = True
+                guest.out.add(decision.device)
                 self.tell(events.SessionEvicted(guest.id, decision.move, seconds, guest.persistent + guest.mapped))
 
         self.at(self.now + seconds, done)
 
     def _restore(self, decision: decisions.RestoreSession) -> None:
         guest = self.guests[decision.session]
-        assert guest.out
-        guest.move = decision.move
+        if guest.devices:
+            assert decision.device in guest.out
+        else:
+            assert guest.out
+            guest.device = decision.device
         seconds = 0.05 + self.random.random() * self.move_late_s
         fails = self.random.random() < self.move_fails
 
@@ -321,7 +335,10 @@ class World:
             if fails:
                 self.tell(events.RestoreFailed(guest.id, decision.move, "a block didn't come back"))
             else:
-                guest.out = False
+                if guest.devices:
+                    guest.out.remove(decision.device)
+                else:
+                    guest.out.clear()
                 self.tell(events.SessionRestored(guest.id, decision.move, seconds))
 
         self.at(self.now + seconds, done)
@@ -329,7 +346,9 @@ class World:
     # ---- what tests look at --------------------------------------------------------------------------------------
 
     def holders(self, device: str = "gpu") -> list[str]:
-        return [one.id for one in self.guests.values() if one.epoch is not None and one.device == device]
+        return [
+            one.id for one in self.guests.values() if one.epoch is not None and device in (one.devices or (one.device,))
+        ]
 
     def row(self, id: str):
         rows = {row.id: row for row in self.scheduler.snapshot(self.now).sessions}

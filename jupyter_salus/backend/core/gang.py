@@ -27,7 +27,12 @@ def stands(state: State, part: Session, now: float) -> bool:
     """Whether a part that waits is to be looked at by its device's plan: for its turn, or to bring its memory back."""
     if part.claims and not all(_could_run(one) for one in part.gang):
         unclaim(state, part, now)
-    return part.claims or part is part.gang[0] or part.residency not in _HERE
+    if part.claims or part is part.gang[0] or part.residency not in _HERE:
+        return True
+    if _is_next(state, part, now):
+        # What its home waited for may be over.
+        state.look[part.gang[0].device] = None
+    return False
 
 
 def takes_turn(session: Session) -> bool:
@@ -39,7 +44,7 @@ def claim(state: State, part: Session, now: float) -> bool:
     """The home part's turn has come: claim all devices, if that can be."""
     for one in part.gang:
         device = one.device
-        if device.claim is not None or not _could_run(one) or (one is not part and not _is_next(one)):
+        if device.claim is not None or not _could_run(one) or (one is not part and not _is_next(state, one, now)):
             return False
     for one in part.gang:
         one.device.claim = part.gang[0]
@@ -72,8 +77,13 @@ def _could_run(part: Session) -> bool:
     return cost(part) <= device.ledger.limit - device.ledger.held - device.ledger.stopped
 
 
-def _is_next(part: Session) -> bool:
-    """Whether nobody but other gangs comes before it on its device."""
+def _is_next(state: State, part: Session, now: float) -> bool:
+    """Whether nobody but other gangs comes before it on its device. Where turns never end for others, those don't count."""
+    policy = part.device.policy
+    if policy.preempts or policy.rotates_s(part) is not None:
+        key = state.key(part, now)
+        if any(state.key(holder, now) < key for holder in part.device.holders):
+            return False
     for entry in part.device.waiting.entries:
         if entry[2] is part:
             return True

@@ -95,18 +95,24 @@ def resolve_deadlock(state: State, device: Device, now: float) -> bool:
         return False
     if any(all(part.growth is None for part in holder.parts) for holder in device.holders):
         return False
-    movable = [holder for holder in device.blocked if _movable(holder, now)]
+    movable = [holder for holder in device.holders if all(_movable(part, now) for part in holder.parts)]
     if movable and len(device.holders) > 1:
-        victim = min(movable, key=lambda one: (one.pinned, one.held_bytes + one.mapped_bytes, one.number))
+        victim = min(movable, key=lambda one: (one.pinned, _moved_bytes(one), one.number))
         turns.suspend(state, victim, now)
-        moves.evict(state, victim, "deadlock", now)
+        for part in victim.parts:
+            moves.evict(state, part, "deadlock", now)
     else:
-        victim = max(device.blocked, key=_since)
+        blocked = [part for holder in device.holders for part in holder.parts if part.growth is not None]
+        victim = max(blocked, key=_since)
         growth = victim.growth
         assert growth is not None, "a blocked session has a request"
         state.outbox.append(RefuseGrowth(victim.id, growth.request, _refusal(victim, growth.extra_bytes)))
         withdraw(state, victim, growth.request, now)
     return True
+
+
+def _moved_bytes(session: Session) -> int:
+    return sum(part.held_bytes + part.mapped_bytes for part in session.parts)
 
 
 def _movable(session: Session, now: float) -> bool:

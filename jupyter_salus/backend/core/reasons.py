@@ -32,6 +32,9 @@ CODES = {
     "silent": "it was run by an inspector; everybody else goes first",
 }
 
+#: From when on a wait tells how long the holder has come to no boundary, in seconds; each step is a change of the sentence.
+SILENCES_S = (2, 5, 10, 30, 60, 120, 300, 600)
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -80,7 +83,7 @@ def reason_of(session: Session, most: Sequence[Session], now: float) -> Reason |
     if session.user.over or not limits.may_enter(session):
         return _limited(session)
     if device.holders:
-        return _behind(session, most)
+        return _behind(session, most, now)
     need = session.need_bytes - session.carried_bytes + session.entry_bytes
     return _room(session, need, most)
 
@@ -98,7 +101,7 @@ def _limited(session: Session) -> Reason:
     return Reason("user_limit", text, None if behind is None else behind.id)
 
 
-def _behind(session: Session, most: Sequence[Session]) -> Reason:
+def _behind(session: Session, most: Sequence[Session], now: float) -> Reason:
     """Somebody has the turn: the holder that gave its turn up last, else the one of longest standing."""
     device = session.device
     draining = [one for one in device.holders if one.turn in (Turn.YIELDING, Turn.STOPPING)]
@@ -106,13 +109,22 @@ def _behind(session: Session, most: Sequence[Session]) -> Reason:
     if session.silent:
         return Reason("silent", "is run by an inspector; everybody else goes first", holder.id)
     if draining:
-        text = f"waits for {{session:{holder.id}}}, which is finishing its iteration"
+        text = f"waits for {{session:{holder.id}}}, which {_finishing(holder, now)}"
         return Reason("draining", text, holder.id)
     need = session.need_bytes - session.carried_bytes + session.entry_bytes
     free = device.ledger.limit - device.ledger.held - device.ledger.stopped
     if need > free:
         return _room(session, need, most)
     return Reason("turn", f"waits for {{session:{holder.id}}}, which has the device", holder.id)
+
+
+def _finishing(holder: Session, now: float) -> str:
+    """What is known of a holder that was asked: an iteration takes its time, and a process that is stopped never answers."""
+    asked_s = now - holder.asked_at
+    passed = [seconds for seconds in SILENCES_S if asked_s >= seconds]
+    if not passed or asked_s < 2 * max(holder.alone_s or 0.0, holder.beside_s or 0.0):
+        return "is finishing its iteration"
+    return f"was asked for its turn and has come to no boundary for more than {passed[-1]} s"
 
 
 def _room(session: Session, need: int, most: Sequence[Session]) -> Reason:

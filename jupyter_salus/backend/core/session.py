@@ -80,6 +80,8 @@ class Session:
     quantum_end: float = 0.0
     #: The deadline that is set for looking at its place.
     watched_at: float = 0.0
+    #: When its turn was last asked back.
+    asked_at: float = 0.0
     #: When its last turn ended.
     ran_at: float | None = None
     stops: int = 0

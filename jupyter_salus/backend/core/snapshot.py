@@ -227,8 +227,16 @@ def _user(user: User, now: float) -> UserRow:
 
 def _slowest(session: Session, positions: dict[Session, int]) -> Session:
     """The part of a session on several devices that tells what it waits for: the one furthest from a turn."""
+    if not session.gang:
+        return session
     return max(
-        session.parts, key=lambda one: (one.residency in _NOT_HERE, one.turn is Turn.BLOCKED, positions.get(one, 0))
+        session.gang,
+        key=lambda one: (
+            one.residency in _NOT_HERE,
+            one.turn is Turn.BLOCKED,
+            not one.placed and bool(one.device.holders),
+            positions.get(one, 0),
+        ),
     )
 
 

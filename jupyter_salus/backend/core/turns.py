@@ -139,6 +139,8 @@ def revoke(state: State, session: Session, now: float) -> None:
             part.device.staying.discard(part)
     if asked:
         return
+    for part in session.parts:
+        part.asked_at = now
     config = state.config
     known = [seconds for seconds in (session.alone_s, session.beside_s) if seconds]
     deadline_s = max(config.revoke_iterations * max(known), config.revoke_least_s) if known else config.revoke_unknown_s
