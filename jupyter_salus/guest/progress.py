@@ -7,9 +7,12 @@ import time
 from typing import Callable, Optional, Tuple
 
 from ..protocol.messages import Progress
+from .rhythm import Rhythm
 
 #: Progress is said no more often than this, in seconds.
 EVERY_S = 0.1
+#: Who counted so lately goes on counting, in seconds: its plain loops aren't counted beside that.
+LATELY_S = 10.0
 #: Frameworks named in the state where the user imported them.
 FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "torch", "jax", "sklearn", "lightning")
 
@@ -17,9 +20,15 @@ FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "torch", "jax", "sklearn", "lig
 class Tally:
     """Counts iterations of the running turn; `resident_bytes` tells what lies in RAM where that is governed."""
 
-    def __init__(self, resident_bytes: Callable[[], Optional[int]]) -> None:
+    def __init__(self, resident_bytes: Callable[[], Optional[int]], rhythm: Rhythm) -> None:
         self._resident_bytes = resident_bytes
+        self._rhythm = rhythm
+        #: Boundaries that a framework or the user's code named.
         self.iterations = 0
+        #: Back-edges of plain loops at which the turn passed.
+        self.edges = 0
+        #: When something was counted last, monotonic.
+        self.counted = 0.0
         self.total_iterations = 0
         self.due = 0.0
         #: Who knows how many iterations are still to come; the first answer that isn't None counts.
@@ -29,27 +38,39 @@ class Tally:
 
     def begin(self) -> None:
         """A turn was granted."""
-        self.iterations = 0
+        self.iterations = self.edges = 0
+        self._rhythm.begin_turn()
         self._since = time.monotonic()
         self._cpu_s = time.process_time()
         self.due = self._since + EVERY_S
 
-    def report(self, epoch: int) -> Tuple[Progress, Optional[int]]:
+    def report(self, epoch: int) -> Progress:
         """What happened since the last report, and the resident bytes now."""
-        now, cpu_s, resident = time.monotonic(), time.process_time(), self._resident_bytes()
+        now, cpu_s = time.monotonic(), time.process_time()
+        iterations = self._counted(now)
         said = Progress(
             epoch=epoch,
-            iterations=self.iterations,
+            iterations=iterations,
             busy_s=max(0.0, now - self._since),
-            resident_bytes=resident,
+            resident_bytes=self._resident_bytes(),
             remaining=self._remaining(),
             cpu_s=max(0.0, cpu_s - self._cpu_s),
             frameworks=tuple(name for name in FRAMEWORKS if name in sys.modules) or None,
         )
-        self.total_iterations += self.iterations
-        self.iterations = 0
+        self.total_iterations += iterations
+        self.iterations = self.edges = 0
         self._since, self._cpu_s, self.due = now, cpu_s, now + EVERY_S
-        return said, resident
+        return said
+
+    def _counted(self, now: float) -> int:
+        """Iterations since the last report: as counted, else what a plain loop does in that time."""
+        if self.iterations:
+            self.counted = now
+            return self.iterations
+        each_s = self._rhythm.iteration_s
+        if each_s is None or now - self.counted < LATELY_S:
+            return self.edges
+        return max(self.edges, round((now - self._since) / each_s))
 
     def _remaining(self) -> Optional[int]:
         for teller in self.tellers:

@@ -36,6 +36,7 @@ from .meter import Meter
 from .progress import Tally
 from .remaining import Remaining
 from .resident import Resident
+from .rhythm import Rhythm
 from .trace import is_users
 from .turn import Turn
 from .wait import Outcome, Wait
@@ -72,7 +73,8 @@ class Session:
         self.pools = False
         self.waited_s = 0.0
         self._resident = Resident()
-        self.tally = Tally(self._resident_bytes)
+        self.rhythm = Rhythm()
+        self.tally = Tally(self._resident_bytes, self.rhythm)
         self.remaining = Remaining()
         self.redo = Redo()
         self.cells = Cells(self._cell_began, self._cell_ended)
@@ -121,12 +123,23 @@ class Session:
                 raise
             self._fault(error)
 
+    def back_edge(self, raises: bool) -> bool:
+        """A boundary of a plain loop; whether the next one is to be looked at, too."""
+        if self.turn.settled:
+            if self.rhythm.beat():
+                return True
+            self._tell()
+        else:
+            self.tally.edges += 1
+            self.boundary(0, raises)
+        return False
+
     def _tell(self) -> None:
         turn = self.turn
         try:
             with turn.lock:
                 if turn.epoch is not None:
-                    self.link.send(self.tally.report(turn.epoch)[0])
+                    self.link.send(self.tally.report(turn.epoch))
         except Exception as error:
             self._fault(error)
 
@@ -209,6 +222,7 @@ class Session:
 
     def _cell_began(self, cell: Cell) -> None:
         self._let_go.clear()
+        self.rhythm.begin_cell()
         try:
             self.link.send(CellStarted(cell=cell.number, cell_id=cell.cell_id))
             self.watch.wake()

@@ -24,12 +24,12 @@ from .wait import Outcome, Wait
 
 
 class Turn:
-    """`send` delivers messages in one go; `report` gives the progress of this turn up to now and the resident bytes."""
+    """`send` delivers messages in one go; `report` gives what happened in this turn since the last report."""
 
     def __init__(
         self,
         send: Callable[..., bool],
-        report: Callable[[int], Tuple[Progress, Optional[int]]],
+        report: Callable[[int], Progress],
         granted: Callable[[], None],
     ) -> None:
         self._send = send
@@ -77,10 +77,17 @@ class Turn:
             if self.epoch is not None:
                 ticket = self._new_ticket()
                 epoch, self.epoch, self.revoked = self.epoch, None, False
-                progress, resident = self._report(epoch)
+                done = self._report(epoch)
                 sent = self._send(
-                    progress,
-                    TurnReleased(epoch=epoch, wants_more=True, ticket=ticket, resident_bytes=resident),
+                    TurnReleased(
+                        epoch=epoch,
+                        wants_more=True,
+                        ticket=ticket,
+                        resident_bytes=done.resident_bytes,
+                        iterations=done.iterations,
+                        busy_s=done.busy_s,
+                        remaining=done.remaining,
+                    )
                 )
             elif self._ticket is None:
                 ticket = self._new_ticket()
@@ -113,8 +120,9 @@ class Turn:
         with self.lock:
             messages: Tuple[Message, ...] = with_it
             if self.epoch is not None:
-                progress, resident = self._report(self.epoch)
-                messages = (progress, TurnReleased(epoch=self.epoch, resident_bytes=resident), *with_it)
+                done = self._report(self.epoch)
+                released = TurnReleased(epoch=self.epoch, resident_bytes=done.resident_bytes)
+                messages = (done, released, *with_it)
                 self.epoch, self.settled, self.revoked, self.background = None, False, False, False
             if messages:
                 self._send(*messages)

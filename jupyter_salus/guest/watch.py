@@ -1,7 +1,7 @@
 """What the link's thread looks after between messages: which cells are hungry, when loops are armed, what sleeps.
 
 Ticks happen only while there is something to look at: a cell that has no turn yet, a revoked turn, a turn held outside
-cells. A held turn that nobody wants costs no tick.
+cells. A held turn that nobody wants costs about one look a second at how long its iterations are.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Optional
 from .cell import asks
 from .loops import Loops, loops_of_this_python
 from .meter import Sleep, frame_of
+from .progress import LATELY_S
 
 if TYPE_CHECKING:
     from .session import Session
@@ -66,7 +67,6 @@ class Watch:
             return self._revoked(now)
         self._sleep.forget()
         if turn.settled:
-            self.loops.disarm()
             return self._held(now)
         if session.guarded:
             # Touches are the guard's to see, and it stops what has no turn.
@@ -95,11 +95,25 @@ class Watch:
 
     def _held(self, now: float) -> Optional[float]:
         session = self._session
-        if session.cells.open or session.guarded:
+        if session.cells.open:
+            return self._listen(now)
+        self.loops.disarm()
+        if session.guarded:
             return None
         if self._process_share(now) < 0.5:
             session.turn.release()
         return QUANTUM_S
+
+    def _listen(self, now: float) -> float:
+        """Learn now and then how long an iteration of the user's loop takes, where nobody tells it."""
+        rhythm, tally = self._session.rhythm, self._session.tally
+        if tally.iterations or now - tally.counted < LATELY_S:
+            rhythm.rest(now)
+        if rhythm.looks(now):
+            self.loops.arm()
+            return self.loops.period_s(LOOK_S)
+        self.loops.disarm()
+        return rhythm.next_s(now)
 
     def _untouched(self, now: float, fresh: bool) -> float:
         session = self._session

@@ -185,6 +185,12 @@ class ScriptedBackend:
                 return message
             number += 1
 
+    def iterations(self) -> int:
+        """All iterations that were told of."""
+        return sum(one.iterations for one in self.all(Progress)) + sum(
+            one.iterations or 0 for one in self.all(TurnReleased)
+        )
+
     def kinds(self) -> list[str]:
         """The kinds of what was said, progress left out: it comes at its own pace."""
         with self._heard:

@@ -12,13 +12,21 @@ _known: Dict[CodeType, FrozenSet[int]] = {}
 
 def at_backedge(frame: FrameType) -> bool:
     """Whether the instruction that the frame has just executed, or is about to repeat, jumps backwards."""
-    code = frame.f_code
+    return frame.f_lasti in _offsets(frame.f_code)
+
+
+def has_backedges(code: CodeType) -> bool:
+    """Whether this code jumps backwards anywhere."""
+    return bool(_offsets(code))
+
+
+def _offsets(code: CodeType) -> FrozenSet[int]:
     offsets = _known.get(code)
     if offsets is None:
         if len(_known) > 512:
             _known.clear()
         offsets = _known[code] = _backedges(code)
-    return frame.f_lasti in offsets
+    return offsets
 
 
 def _backedges(code: CodeType) -> FrozenSet[int]:

@@ -8,14 +8,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Optional
 
 from ..meter import IMPORTS
+from .room import ROOM
 
 if TYPE_CHECKING:
     from ..session import Session
 
 #: A stack deeper than this isn't searched further.
 _DEEP = 400
-#: Room on the stack that the guest's own calls need, in frames. Nearer to the limit a boundary is passed by.
-ROOM = 40
 #: How long a measured loop (`%timeit`, `%prun`) may compute without a turn before it is asked for all the same, in seconds.
 PATIENCE_S = 10.0
 _TIMED = ("<magic-timeit>", "<timeit-src>")

@@ -2,7 +2,7 @@
 
 A free tool id is taken only while armed, and given back, so that no other tool finds its id taken for long; where
 another tool has them all, or takes ours, loops have no boundaries. Places that are no back-edges of the user's are
-switched off one by one, for good.
+switched off one by one, for good. A loop at the limit of recursion is left alone (`room`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import threading
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Optional
 
-from ..meter import frame_of
 from ..trace import is_users, without_ours
 from .code import Owner
-from .landing import has_room, may_wait
+from .landing import may_wait
+from .room import cautious
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -33,21 +33,23 @@ class MonitoredLoops:
         self._owner = Owner()
         self._monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - not there for the type checker's oldest version
         self._tool: Optional[int] = None
+        self._limit = 0
 
     def period_s(self, wanted_s: float) -> float:
         """Armed once, armed until disarmed."""
         return wanted_s
 
     def arm(self) -> None:
-        """Have back-edges call; not while a cell's stack is so full that even the call would be too much."""
-        if not all(has_room(frame_of(cell.thread)) for cell in list(self._session.cells.open.values())):
-            self.disarm()
-            return
+        """Have back-edges call."""
         monitoring = self._monitoring
+        limit = sys.getrecursionlimit()
         if self._tool is not None:
-            if monitoring.get_tool(self._tool) == _NAME:
+            if monitoring.get_tool(self._tool) != _NAME:
+                self._tool = None  # somebody freed it
+            elif limit == self._limit:
                 return
-            self._tool = None  # somebody freed it
+            else:
+                self.disarm()
         for tool in _IDS:
             if monitoring.get_tool(tool) is None:
                 try:
@@ -55,11 +57,11 @@ class MonitoredLoops:
                 except ValueError:
                     continue  # somebody else was faster
                 try:
-                    monitoring.register_callback(tool, monitoring.events.JUMP, self._on_jump)
+                    monitoring.register_callback(tool, monitoring.events.JUMP, cautious(self._on_jump, limit))
                     monitoring.set_events(tool, monitoring.events.JUMP)
                 except ValueError:
                     continue  # freed under our hands
-                self._tool = tool
+                self._tool, self._limit = tool, limit
                 return
 
     def disarm(self) -> None:
@@ -79,12 +81,12 @@ class MonitoredLoops:
         self.disarm()
 
     def _on_jump(self, code: CodeType, offset: int, destination: int) -> Any:
-        if destination > offset or not self._owner.is_users(code):
-            return self._monitoring.DISABLE
+        # All of it in the `try`: the handler of a signal may raise at any place.
         try:
-            frame = sys._getframe(1)
-            if may_wait(frame, self._session):
-                self._session.boundary(raises=False)
+            if destination > offset or not self._owner.is_users(code):
+                return self._monitoring.DISABLE
+            if may_wait(sys._getframe(1), self._session):
+                self._session.back_edge(raises=False)
         except RecursionError:
             return None  # too near to the limit to look whose it is
         except BaseException as error:

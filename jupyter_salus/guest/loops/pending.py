@@ -4,8 +4,9 @@ The safe point is where the interpreter looks for signals: on 3.11 a backward ju
 end; before that also elsewhere. A handler is installed for a real-time signal that nobody sends; the link's thread marks
 that signal as arrived (`_thread.interrupt_main(signum)`), the handler sees in which frame and at which instruction it
 landed. Not a back-edge of the user's: it is marked again at once, for a burst, then again after a pause, so that code
-between two back-edges is slowed little. 3.9 can't mark a signal of choice; there the interpreter's list of pending calls
-is used.
+between two back-edges is slowed little. Where it landed in what a loop of the user's has called, it is marked again when
+that call returns (`returning`), at no cost meanwhile. 3.9 can't mark a signal of choice; there the interpreter's list
+of pending calls is used, and bursts alone.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import signal
 import sys
 import threading
 import time
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from ..interrupts import INVISIBLE
 from ..meter import frame_of
 from ..trace import is_ours, is_users, without_ours
-from .backedge import at_backedge
+from .backedge import at_backedge, has_backedges
 from .code import Owner
 from .landing import has_room, is_measured, may_wait
+from .returning import Return, mark_at_return
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -46,9 +48,12 @@ class PendingLoops:
         self._armed = False
         self._main = threading.main_thread().ident or 0
         self._landings = 0
+        #: In this burst no loop of the user's was found beneath what runs: it isn't looked for again.
+        self._no_loops = False
         self._until = 0.0
         self._place: Optional[Tuple[int, int]] = None
         self._signal = _free_signal() if _CAN_MARK else None
+        self._return = Return(self._signal) if self._signal is not None else None
         self._usable = self._signal is not None or not _CAN_MARK
         self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_call)
         if self._signal is not None:
@@ -67,6 +72,7 @@ class PendingLoops:
             return
         self._armed = True
         self._landings = 0
+        self._no_loops = False
         self._until = time.perf_counter() + BURST_S
         self._mark()
 
@@ -131,17 +137,23 @@ class PendingLoops:
         if not self._armed or frame is None or is_ours(frame.f_code) or self._session.turn.busy_here():
             return False
         if self._owner.is_users(frame.f_code) and at_backedge(frame):
-            if may_wait(frame, self._session):
-                self._session.boundary(raises=INVISIBLE)
-            return False
+            return may_wait(frame, self._session) and self._session.back_edge(raises=INVISIBLE)
+        if self._return is not None and not self._no_loops:
+            marked = mark_at_return(frame, self._has_loops, self._return)
+            if marked:
+                return False
+            self._no_loops = marked is None
         if self._landings == 0:
             self._until = time.perf_counter() + BURST_S
-        elif time.perf_counter() >= self._until:
-            return False
+        elif time.perf_counter() >= self._until and (self._return is None or not self._has_loops(frame.f_code)):
+            return False  # in the frame of a loop itself the back-edge can't be far
         # Where nothing may be waited for, or the stack is nearly full, a landing only costs.
         again = self._landings % _FEW != 0 or (not is_measured(frame) and has_room(frame))
         self._landings += 1
         return again
+
+    def _has_loops(self, code: CodeType) -> bool:
+        return self._owner.is_users(code) and has_backedges(code)
 
 
 class _Marks:
