@@ -78,10 +78,40 @@ ENVIRONMENT = {
     "JUPYTER_SALUS_RUN_DIR": "Instead of `/tmp`: where the directory of the user's own backend lies.",
     "JUPYTER_SALUS_STATE_DIR": "Logs, journal and learned profiles; else `$XDG_STATE_HOME/jupyter-salus` or "
     "`~/.local/state/jupyter-salus`.",
+    "JUPYTER_SALUS_GUARD": "`off`: no kernel is preloaded with the guard; a path: another build of it.",
     "JUPYTER_SALUS_DEBUG": "Set to 1: the backend checks its books after each event, and ends if they are wrong.",
     "JUPYTER_DEFAULT_PROVISIONER_NAME": "Set to `salus-provisioner`: kernels of nbconvert, papermill and the like are "
     "sessions, too.",
 }
+
+
+#: Modules whose `__all__` people may use in their own code.
+PUBLIC = {
+    "jupyter_salus": "In a notebook or script, and in a server's configuration.",
+    "jupyter_salus.manager": "For servers with a kernel manager of their own, and for programs that start kernels.",
+    "jupyter_salus.hub": "In a JupyterHub's configuration.",
+}
+
+
+def python() -> str:
+    """Every name that may be imported, with what its docstring says."""
+    parts = ["# Python", "", "What isn't here is free to change between two versions."]
+    for module, where in PUBLIC.items():
+        parts += ["", f"## {module}", "", where]
+        loaded = importlib.import_module(module)
+        for name in loaded.__all__:
+            if name.startswith("__"):
+                continue
+            thing = getattr(loaded, name)
+            if isinstance(thing, (str, list, dict, tuple)):
+                parts += ["", f"### {name}", "", f"```python\n{name} = {thing!r}\n```"]
+                continue
+            head = f"{name}{inspect.signature(thing)}" if inspect.isfunction(thing) else f"class {name}"
+            text = inspect.cleandoc(thing.__doc__ or "")
+            if not text:
+                raise ValueError(f"{module}.{name} has no docstring")
+            parts += ["", f"### {name}", "", f"```python\n{head}\n```", "", text]
+    return _page(parts)
 
 
 def error_codes() -> str:
@@ -181,6 +211,7 @@ def metrics() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "cli": commands,
+    "python": python,
     "settings": settings,
     "rest": rest,
     "events": events,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -17,14 +19,19 @@ from jupyter_salus.protocol import codec
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
-@pytest.fixture(scope="module")
-def generate() -> ModuleType:
-    pytest.importorskip("yaml", reason="the event schema is read as YAML")
-    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+def loaded(path: Path) -> ModuleType:
+    """A script of the documentation, as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    pytest.importorskip("yaml", reason="the event schema is read as YAML")
+    return loaded(DOCS / "generate.py")
 
 
 def test_every_command_has_its_section(generate):
@@ -62,3 +69,28 @@ def test_every_endpoint_of_the_openapi_file_is_there(generate):
 def test_event_and_gauges_are_described(generate):
     assert "`previous_revision`" in generate.events()
     assert generate.metrics().count("| `salus_") >= 5
+
+
+def test_every_variable_of_the_environment_that_a_person_may_set_is_listed(generate):
+    # What a server hands to its kernels is no setting.
+    handed = {"SESSION", "TOKEN", "INCARNATION", "NAME", "PATH", "KERNEL_ID"}
+    found = set()
+    for file in (DOCS.parent / "jupyter_salus").rglob("*.py"):
+        if "labextension" not in file.parts:
+            found |= set(re.findall(r"\bJUPYTER_SALUS_([A-Z_]*[A-Z])\b", file.read_text("utf-8")))
+    listed = {name.removeprefix("JUPYTER_SALUS_") for name in generate.ENVIRONMENT}
+    assert found - handed - listed == set()
+
+
+def test_every_public_name_has_its_section_and_a_docstring(generate):
+    page = generate.python()
+    for module in generate.PUBLIC:
+        for name in importlib.import_module(module).__all__:
+            if not name.startswith("__"):
+                assert f"\n### {name}\n" in page
+    assert "\n\n\n" not in page
+
+
+def test_the_architecture_figure_is_drawn_from_the_imports_as_they_are():
+    drawing = loaded(DOCS / "images" / "draw_architecture.py")
+    assert drawing.FIGURE.read_text("utf-8") == drawing.draw(), "run: python docs/images/draw_architecture.py"
