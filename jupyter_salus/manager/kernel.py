@@ -183,7 +183,9 @@ class SalusKernelManagerMixin(LoggingConfigurable):
             refused = await offer(self, self._salus_variables(link, enrolment))  # type: ignore[arg-type]
         except Exception as error:
             refused = f"{type(error).__name__}: {error}"
-        if refused is not None and enrolment.incarnation == incarnation and not enrolment.ended:
+        # Where the guard is in the kernel, that governs it without a guest as well.
+        alone = refused is not None and not self._salus_preload.guarded
+        if alone and enrolment.incarnation == incarnation and not enrolment.ended:
             enrolment.unmanaged = f"{reason}, and when asked: {refused}"
             self.log.info("Salus: kernel %s isn't managed: %s", self._salus_id, enrolment.unmanaged)
             link.touch(enrolment)

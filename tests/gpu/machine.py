@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import concurrent.futures
+import json
 import os
 import signal
 import struct
@@ -18,6 +19,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
+
+from jupyter_client.kernelspec import KernelSpecManager
 
 from jupyter_salus.errors import BackendGone
 from jupyter_salus.manager import NotebookKernelManager
@@ -241,12 +244,28 @@ class Machine:
         return made
 
     def kernel(self, name: str = "notebook.ipynb", spec: str = "python3", **environment: str) -> Kernel:
-        """A kernel, started and ready."""
-        manager = NotebookKernelManager(kernel_name=spec, salus_socket=self.socket, salus_name=name)
+        """A kernel, started and ready. `spec`: a kernelspec's name, or the directory of one."""
+        directory, _, spec = spec.rpartition("/")
+        specs = KernelSpecManager()
+        if directory:
+            specs.kernel_dirs.insert(0, directory)
+        manager = NotebookKernelManager(
+            kernel_name=spec, kernel_spec_manager=specs, salus_socket=self.socket, salus_name=name
+        )
         made = Kernel(self.loop, manager)
         self.kernels.append(made)
         self.loop.do(made.start({**self.environment, **environment}))
         return made
+
+    def kernelspec(self, name: str, language: str) -> str:
+        """A kernel for another language, as far as anybody can see, that runs Python; its name."""
+        directory = self.directory / "data" / "kernels" / name
+        directory.mkdir(parents=True)
+        (directory / "start.py").write_text("from ipykernel.kernelapp import launch_new_instance as go\ngo()\n")
+        argv = [sys.executable, str(directory / "start.py"), "-f", "{connection_file}"]
+        spec = {"argv": argv, "display_name": name, "language": language}
+        (directory / "kernel.json").write_text(json.dumps(spec))
+        return str(directory)
 
     def process(self, code: str, **environment: str) -> subprocess.Popen[str]:
         """A program that isn't one of ours, with a pipe to and from it: a foreign user of the device."""
