@@ -150,9 +150,10 @@ def test_a_waiting_cell_is_marked_in_its_notebook_toolbar_and_status_bar(
 ) -> None:
     page = sidebar.page
     choose_policy(sidebar, lab, "fifo", wait_until)
-    module = WORK.format(flag=str(notebooks.folder / "mine.end")).replace("\nwork(", "\ntrain = lambda: work(")
+    module = WORK.format(flag=str(notebooks.folder / "finetune.end")).replace("\nwork(", "\ntrain = lambda: work(")
     (lab.notebooks / "training.py").write_text(module)
     code = "from training import train\n\ntrain()"
+    title = {"cell_type": "markdown", "id": "title", "metadata": {}, "source": "## Train once more"}
     cell: dict[str, object] = {
         "cell_type": "code",
         "id": "mine",
@@ -162,39 +163,51 @@ def test_a_waiting_cell_is_marked_in_its_notebook_toolbar_and_status_bar(
         "source": code,
     }
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
-    notebook = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (lab.notebooks / "mine.ipynb").write_text(json.dumps(notebook))
-    notebooks.work("other.ipynb")
-    expect(sidebar.session("other.ipynb")).to_have_attribute("data-state", "running")
+    notebook = {"cells": [title, cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (lab.notebooks / "finetune.ipynb").write_text(json.dumps(notebook))
+    notebooks.work("embed.ipynb")
+    expect(sidebar.session("embed.ipynb")).to_have_attribute("data-state", "running")
     page.evaluate(
-        "() => window.jupyterapp.commands.execute('docmanager:open', {path: 'mine.ipynb'}).then(() => undefined)"
+        "() => window.jupyterapp.commands.execute('docmanager:open', {path: 'finetune.ipynb'}).then(() => undefined)"
     )
     # A kernel that is still starting would take the cell, but isn't known to the panel yet.
-    expect(sidebar.session("mine.ipynb")).to_be_visible()
+    expect(sidebar.session("finetune.ipynb")).to_be_visible()
     page.evaluate(
         """async () => {
             const panel = window.jupyterapp.shell.currentWidget;
             await panel.context.ready;
             await panel.sessionContext.ready;
+            panel.content.activeCellIndex = 1;
             void window.jupyterapp.commands.execute('notebook:run-cell');
         }"""
     )
     expect(page.locator(".jp-Salus-cellMark")).to_be_visible()
-    expect(page.locator(".jp-Salus-cellMark")).to_have_attribute("title", re.compile("other.ipynb"))
+    expect(page.locator(".jp-Salus-cellMark")).to_have_attribute("title", re.compile("embed.ipynb"))
     waiting = re.compile("Waiting for .*, next in line")
     expect(page.locator(".jp-Salus-chip.jp-mod-toolbar")).to_contain_text(waiting)
     expect(page.locator(".jp-Salus-chip.jp-mod-status")).to_contain_text(waiting)
-    expect(page.locator(".jp-Salus-announcer")).to_contain_text("mine.ipynb: Waiting")
-    expect(sidebar.session("mine.ipynb")).to_have_class(re.compile("jp-mod-current"))
-    page.mouse.move(900, 700)
-    (screenshots / "waiting.png").write_bytes(page.screenshot())
-    notebooks.end("other.ipynb")
+    expect(page.locator(".jp-Salus-announcer")).to_contain_text("finetune.ipynb: Waiting")
+    expect(sidebar.session("finetune.ipynb")).to_have_class(re.compile("jp-mod-current"))
+    # Long enough for the line below the cell, too.
+    expect(page.locator(".jp-Salus-chip.jp-mod-toolbar")).to_contain_text(re.compile(r"Waiting for ([3-9]|\d\d) s"))
+    take_picture(sidebar, screenshots / "waiting.png")
+    notebooks.end("embed.ipynb")
     expect(page.locator(".jp-Salus-chip.jp-mod-toolbar")).to_have_attribute("data-state", "running")
     expect(page.locator(".jp-Salus-cellMark")).to_have_count(0)
-    (notebooks.folder / "mine.end").touch()
+    (notebooks.folder / "finetune.end").touch()
     expect(page.locator(".jp-Salus-chip.jp-mod-toolbar")).to_have_attribute("data-state", "holding")
     page.evaluate("() => window.jupyterapp.shell.currentWidget.context.save().then(() => undefined)")
     page.evaluate("() => window.jupyterapp.shell.currentWidget.close()")
+
+
+def take_picture(sidebar: Sidebar, path: Path) -> None:
+    """The page as it is, as small as it can be and still show everything of it."""
+    page = sidebar.page
+    sidebar.widen(280)
+    page.set_viewport_size({"width": 1100, "height": 560})
+    page.mouse.move(900, 500)
+    path.write_bytes(page.screenshot())
+    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_a_kernel_is_shut_down_from_its_row(sidebar: Sidebar, notebooks: Notebooks) -> None:

@@ -67,7 +67,12 @@ def test_it_looks_as_in_the_pictures(sidebar: Sidebar, stage: Stage, screenshots
             page.mouse.move(900, 700)
             expect(sidebar.panel.locator(".jp-Salus-span.jp-mod-evicted").first).to_be_visible()
             sidebar.panel.evaluate("node => { node.scrollTop = 0; }")
-            picture = page.screenshot(clip={"x": 0, "y": 0, "width": 420, "height": 1640})
+            box = sidebar.panel.bounding_box()
+            assert box is not None
+            height = sidebar.panel.evaluate(
+                "node => Math.min(node.clientHeight, node.lastElementChild.scrollHeight + 8)"
+            )
+            picture = page.screenshot(clip={"x": box["x"], "y": box["y"], "width": box["width"], "height": height})
             assert len(picture) > 10_000
             (screenshots / f"{name}.png").write_bytes(picture)
     finally:
@@ -207,6 +212,15 @@ def test_a_device_offers_the_policies_that_the_server_lets_through(sidebar: Side
     expect(policy.locator("option")).to_have_text(["Fair shares", "Pack"])
     expect(sidebar.panel.locator("[data-device=gpu1] .jp-Salus-policy")).to_contain_text("First come, first served")
     expect(sidebar.panel.locator("[data-device=gpu1] select")).to_have_count(0)
+
+
+def test_a_drained_device_says_so(sidebar: Sidebar, stage: Stage) -> None:
+    first, second = stage.state["devices"]
+    stage.change(devices=[{**first, "draining": "new driver at noon", "empty": False}, second])
+    expect(sidebar.panel.locator("[data-device=gpu0]")).to_contain_text(
+        "lets nobody on to this device: new driver at noon"
+    )
+    expect(sidebar.panel.locator("[data-device=gpu1]")).not_to_contain_text("lets nobody on")
 
 
 def test_what_the_server_keeps_back_of_others_is_not_made_up(sidebar: Sidebar, stage: Stage) -> None:

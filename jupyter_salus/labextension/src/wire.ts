@@ -63,6 +63,10 @@ export interface IDevice {
   readonly policy: string;
   /** The policies this person may choose; null where the server doesn't say. */
   readonly policies: readonly string[] | null;
+  /** Why nobody gets a turn, while an admin has the device drained. */
+  readonly draining: string | null;
+  /** Nobody's bytes or turns are there any more. */
+  readonly empty: boolean;
 }
 
 export interface ILane {
@@ -279,7 +283,9 @@ function readDevice(row: Row): IDevice {
     foreignBytes: row.number('foreign_bytes'),
     freeBytes: row.number('free_bytes'),
     policy: row.string('policy'),
-    policies: row.has('policies') ? row.strings('policies') : null
+    policies: row.has('policies') ? row.strings('policies') : null,
+    draining: row.stringOr('draining', null),
+    empty: row.booleanOr('empty', false)
   };
 }
 

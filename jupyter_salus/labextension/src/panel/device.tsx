@@ -44,10 +44,28 @@ export function Device(props: {
             )}
           </p>
         ) : null}
+        <Draining device={device} />
         <PolicySelect device={device} />
       </div>
       <Lanes lanes={lanes} sessions={sessions} currentKernel={currentKernel} />
     </Section>
+  );
+}
+
+/** Said while an admin keeps everybody off the device. */
+function Draining(props: { readonly device: IDevice }): JSX.Element | null {
+  const { trans } = useSurroundings();
+  const { draining, empty } = props.device;
+  if (draining === null) {
+    return null;
+  }
+  const why = draining
+    ? trans.__('An admin lets nobody on to this device: %1', draining)
+    : trans.__('An admin lets nobody on to this device.');
+  return (
+    <p className="jp-Salus-draining" role="status">
+      {why} {empty ? trans.__('It is empty now.') : trans.__('What runs there ends its turn first.')}
+    </p>
   );
 }
 
