@@ -147,7 +147,7 @@ class Backend:
     def _guarding(self, config: Config, host_memory_bytes: int) -> Guards:
         """The parts that speak with guards, put together."""
         tell, clock, log, look = self.loop.tell, self.clock, self.log, self.sampling.look_at
-        rooms = Rooms(self.devices, clock, self.loop.scheduler.may_hold, tell, look, log)
+        rooms = Rooms(self.devices, self.records, clock, self.loop.scheduler.may_hold, tell, look, log)
         gates = Gates(config, clock, rooms, tell, self._note, log)
         rooms.want_turn = gates.want
         transfers = Transfers(self.devices, gates, HostMemory(host_memory_bytes), tell, look, log)
@@ -238,9 +238,11 @@ class Backend:
         self.feed.touch()
 
     def _welcome_guard(self, connection: Connection, hello: Hello, version: int) -> None:
-        if hello.session is not None and hello.session not in self.records.by_session:
-            self.shares.admit(connection.owner, hello.session)
         record = self.guards.admit(connection, hello)
+        seatless = self.shares.seat(connection.owner, record.session) if record.core_id is None else None
+        if seatless is not None:
+            # Its kernel runs without turns, and so do its processes.
+            raise NotPossible(seatless)
         if record.core_id is None:
             self.shares.opening(record)
         connection.say(Welcome(version, VERSION, os.getpid()))

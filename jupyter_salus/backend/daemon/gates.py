@@ -140,7 +140,15 @@ class Gates:
             return
         guard.shut = guard.wants = False
         guard.granted_bytes = self._rooms.share(session, guard)
-        guard.connection.say(OpenGate(epoch, granted_bytes=guard.granted_bytes))
+        limit_bytes, reclaimable_bytes = self._rooms.figures(session)
+        guard.connection.say(
+            OpenGate(
+                epoch,
+                granted_bytes=guard.granted_bytes,
+                limit_bytes=limit_bytes,
+                reclaimable_bytes=reclaimable_bytes,
+            )
+        )
 
     def cell_began(self, session: Guarded) -> None:
         """A cell is open now: its end is the turn's."""
@@ -266,12 +274,25 @@ class Gates:
             if guard.connection is not None:
                 guard.connection.say(RestoreBlocks(0))
             return
+        if said.code == "device_error" and session.record.core_id is not None:
+            self._broken(session, said.message)
+            return
         guard.shut = False
         closing = session.closing
         if closing is None:
             asyncio.get_running_loop().call_later(1.0, self.stray, session, guard)
             return
         self._given_up(session, closing, said.message)
+
+    def _broken(self, session: Guarded, why: str) -> None:
+        """A sticky error of the device, an illegal access say: only a restart helps. It stands in nobody's way."""
+        assert session.record.core_id is not None, "looked at by the caller"
+        session.end()
+        session.record.epoch = None
+        then = self._after.pop(session, None)
+        if then is not None:
+            then(why)
+        self._said(core.SessionBroken(session.record.core_id, why))
 
     def back(self, session: Guarded, guard: Guard) -> None:
         """What was out of one process alone is back."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from ...errors import BadMessage, NotAllowed, NotPossible, SalusError
+from ...errors import BadMessage, NotAllowed, NotPossible
 from ...protocol.codec import Message
 from ...protocol.guard import (
     ArenaReady,
@@ -30,9 +30,7 @@ from ...protocol.guard import (
 )
 from ...protocol.messages import Hello
 from ..core import decisions
-from ..core import events as core
 from ..core.decisions import Decision
-from ..core.events import Event
 from ..devices import processes
 from ..devices.base import Device
 from . import lineage
@@ -81,6 +79,8 @@ class Guards:
         self._nameless = 0
         #: What a context took on each device, as seen last: what the next one is expected to take.
         self._context_bytes: dict[str, int] = {}
+        #: What each device said of each process last.
+        self._listed_bytes: dict[str, Mapping[int, int]] = {}
 
     # ---- hello -----------------------------------------------------------------------------------------------------------
 
@@ -146,9 +146,6 @@ class Guards:
         unknown = guard.persistent_bytes > 0 and session.told_bytes == 0 and record.epoch is None
         if record.core_id is None or record.leaving or not record.evictable or unknown:
             self._guests.open_guarded(record, holding=not guard.shut)
-            if session.evicted_bytes:
-                # It came back as it was, out: the books follow, and nothing of it moves.
-                self._quietly(core.EvictAsked(self._core_id(record)))
             self._counted(session)
             return
         self._gates.settle(session)
@@ -220,8 +217,11 @@ class Guards:
 
     def listed(self, device: str, amounts: Mapping[int, int]) -> None:
         """What the device itself says of each process: contexts are found by it, and that the bytes of the dead are free."""
+        self._listed_bytes[device] = amounts
         for record in list(self._records.by_core.values()):
             session = record.guarded
+            if session is not None and record.device != device:
+                self._elsewhere(session, device, amounts)
             if session is None or record.device != device:
                 continue
             resting = record.epoch is None and session.closing is None and session.move is None
@@ -233,6 +233,19 @@ class Guards:
                     guard.context_bytes = self._context_bytes[device] = max(amount - guard.here_bytes, 0)
             if not record.leaving:
                 self._counted(session)
+
+    def _elsewhere(self, session: Guarded, device: str, amounts: Mapping[int, int]) -> None:
+        """Its processes use another device than the one that it began on: that is where it is from now on."""
+        record = session.record
+        resting = record.epoch is None and session.closing is None and session.move is None
+        there = sum(amounts.get(guard.pid, 0) for guard in session.connected())
+        here = sum(self._listed_bytes.get(record.device, {}).get(guard.pid, 0) for guard in session.connected())
+        if resting and not record.leaving and there > here:
+            record.device = device
+            wanted = session.wants
+            self._guests.open_guarded(record, holding=False)
+            if wanted:
+                self._gates.want(session)
 
     # ---- the end ---------------------------------------------------------------------------------------------------------
 
@@ -334,13 +347,3 @@ class Guards:
         """The backend ends: guards go on without it."""
         self._rooms.stop()
         self._transfers.stop()
-
-    def _core_id(self, record: Record) -> str:
-        assert record.core_id is not None, "an open session has one"
-        return record.core_id
-
-    def _quietly(self, event: Event) -> None:
-        try:
-            self._guests.tell(event)
-        except SalusError as error:
-            self._log.warning("The core refused %r: %s", event, error)

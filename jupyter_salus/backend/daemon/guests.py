@@ -107,10 +107,6 @@ class Guests:
         self._leave(record)
         self.look(record)
 
-    def tell(self, event: Event) -> None:
-        """Give the core an event."""
-        self._tell(event)
-
     def hear(self, connection: Connection, said: Message) -> None:
         """A guest's message. Raises what the guest is answered with."""
         record = self._of.get(connection)
@@ -206,8 +202,10 @@ class Guests:
         held = self._gauges.opened(record, said_bytes)
         session = record.guarded
         record.evictable = session is not None
+        out = 0
         if session is not None:
-            held = session.told_bytes = session.device_bytes + session.evicted_bytes
+            held, out = session.device_bytes, session.evicted_bytes
+            session.told_bytes = held
         name = self._records.entered(record)
         self._tell(
             core.SessionOpened(
@@ -216,9 +214,10 @@ class Guests:
                 device=record.device,
                 priority=record.priority,
                 evictable=record.evictable,
-                holding=holding,
+                holding=holding and not out,
                 persistent_bytes=held,
                 profile=self._profile(record),
+                out_bytes=out,
             )
         )
         if record.pinned:

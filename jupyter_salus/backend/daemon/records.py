@@ -68,6 +68,8 @@ class Record:
     memory_mode: str = "host"
     #: Its guards, where it has some or is to have them; and whether the core knows that it can be moved.
     guarded: Guarded | None = None
+    #: Why it has none although a GPU is here, as its server says.
+    unguarded_reason: str | None = None
     evictable: bool = False
     #: Totals of times before a reconnection, which begins a new session in the core; added to what the core counts.
     carried: dict[str, float] = field(default_factory=dict)

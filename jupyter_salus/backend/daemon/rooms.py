@@ -20,6 +20,7 @@ from ..core.events import Event
 from ..devices.base import Device
 from .clock import Clock
 from .guarded import Growth, Guard, Guarded, Request
+from .records import Records
 
 #: How often in a row the driver may refuse what the books have room for, and after how long that begins anew.
 REFUSALS, REFUSED_S = 3, 2.0
@@ -31,6 +32,7 @@ class Rooms:
     def __init__(
         self,
         devices: Mapping[str, Device],
+        records: Records,
         clock: Clock,
         may_hold: Callable[[str], int],
         tell: Callable[[Event], None],
@@ -38,6 +40,7 @@ class Rooms:
         log: logging.Logger,
     ) -> None:
         self._devices = devices
+        self._records = records
         self._clock = clock
         self._may_hold = may_hold
         self._tell = tell
@@ -57,6 +60,19 @@ class Rooms:
             if one is not guard and not one.shut
         )
         return guard.here_bytes + max(self._slack(session) - others, 0)
+
+    def figures(self, session: Guarded) -> tuple[int | None, int]:
+        """What the session is told of its device: the most that it has, where that isn't the driver's own figure, and
+        what idle ones could give up for it."""
+        device = session.record.device
+        idle = sum(
+            guard.movable_bytes
+            for record in self._records.by_core.values()
+            if record.guarded not in (None, session) and record.device == device and record.epoch is None
+            for guard in record.guarded.connected()
+            if not guard.wants
+        )
+        return self._devices[device].shown_bytes(), idle
 
     def _slack(self, session: Guarded) -> int:
         core_id = session.record.core_id

@@ -60,6 +60,7 @@ class Servers:
         if record.core_id is None:
             record.launched = True
             record.unmanaged_reason = said.unmanaged or record.unmanaged_reason
+        record.unguarded_reason = said.unguarded
         if said.pid is not None and said.pid > 0:
             self._guests.launched(record, said.pid)
         self._touch()

@@ -117,6 +117,7 @@ _FIRM = (
     "evictions",
     "managed",
     "unmanaged_reason",
+    "unguarded_reason",
 )
 
 
@@ -197,6 +198,7 @@ def _session(
         "started_at": record.started_at,
         "managed": record.unmanaged_reason is None,
         "unmanaged_reason": record.unmanaged_reason,
+        "unguarded_reason": record.unguarded_reason if record.memory_mode == "plain" else None,
     }
     if row is None:
         return made

@@ -67,9 +67,7 @@ class Transfers:
         for guard in list(session.connected()):
             amount = guard.movable_bytes
             if not amount:
-                if guard.evicted_bytes:
-                    move.bytes += guard.evicted_bytes  # it came back to a new backend as it was
-                elif guard.fixed is not None:
+                if guard.fixed is not None:
                     move.faults.append(f"it can't be moved: {guard.fixed}")
                 continue
             granted = guard.evicted_bytes + amount

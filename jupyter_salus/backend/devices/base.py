@@ -61,6 +61,10 @@ class Device(Protocol):
         """The totals now. `held`: what sessions hold by process, so that the rest can be told as foreign use."""
         ...
 
+    def shown_bytes(self) -> int | None:
+        """The total that sessions are to see; None: the device's own figure."""
+        ...
+
     def free_bytes(self) -> int:
         """What is free of all that the device has, governed or not, for whoever takes it first."""
         ...

@@ -41,6 +41,7 @@ class CudaDevice:
         self.uuid = card.uuid
         self.index = card.index
         self._nvml = nvml
+        self._total_bytes = card.total_bytes
         self._capacity_bytes = capacity_bytes if capacity_bytes is not None else card.total_bytes
         default = min(RESERVE_BYTES, int(self._capacity_bytes * RESERVE_SHARE))
         self._reserve_bytes = reserve_bytes if reserve_bytes is not None else default
@@ -69,6 +70,10 @@ class CudaDevice:
         beyond = now.total_bytes - self._capacity_bytes
         foreign = min(max(now.used_bytes - ours - beyond, 0), self._capacity_bytes - self._reserve_bytes)
         return Figures(self._capacity_bytes, foreign, self._reserve_bytes)
+
+    def shown_bytes(self) -> int | None:
+        """The capacity, if it was set below what the card has."""
+        return self._capacity_bytes if self._capacity_bytes < self._total_bytes else None
 
     def free_bytes(self) -> int:
         """What the device has free now, for whomever."""

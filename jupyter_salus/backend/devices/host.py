@@ -47,6 +47,10 @@ class HostDevice:
         foreign = min(found.total_bytes, max(0, found.used_bytes - sum(held.values())))
         return Figures(found.total_bytes, foreign, int(found.total_bytes * RESERVE_SHARE))
 
+    def shown_bytes(self) -> int | None:
+        """Nobody asks this device what it has."""
+        return None
+
     def free_bytes(self) -> int:
         """What the machine has left."""
         found = machine.memory()
