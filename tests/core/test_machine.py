@@ -12,11 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from jupyter_salus.backend.core import events
 from jupyter_salus.backend.core.find import fits
 from jupyter_salus.backend.core.policies import NAMES
+from jupyter_salus.errors import OverLimit
 
 from .world import MIB, Guest, World
 
 SIZES = [(10, 50), (100, 300), (300, 600), (5, 900), (200, 10), (50, 50)]
 PRIORITIES = ["high", "normal", "low"]
+DEVICES = ("gpu", "gpu2")
+USERS = ("u", "v")
 
 
 class Lives(RuleBasedStateMachine):
@@ -32,8 +35,9 @@ class Lives(RuleBasedStateMachine):
     )
     def begin(self, seed: int, policy: str, side_by_side: bool, fails: float, late: float, grows: bool) -> None:
         self.world = World(seed, move_fails=fails, move_late_s=late, grows=grows)
-        self.world.device(side_by_side=side_by_side)
-        self.world.tell(events.PolicyChanged("gpu", policy))
+        for device in DEVICES:
+            self.world.device(device, side_by_side=side_by_side, kind="alike")
+            self.world.tell(events.PolicyChanged(device, policy))
         self.count = 0
 
     def some(self, index: int) -> Guest:
@@ -51,8 +55,11 @@ class Lives(RuleBasedStateMachine):
         priority=st.sampled_from(PRIORITIES),
         declared=st.sampled_from([None, 3.0, 50.0]),
         durations=st.sampled_from([(), (1.0, 10.0)]),
+        user=st.sampled_from(USERS),
+        devices=st.sampled_from([(), (), ("gpu2",), DEVICES]),
+        roams=st.booleans(),
     )
-    def open(self, size, wrong, iteration_s, evictable, priority, declared, durations) -> None:
+    def open(self, size, wrong, iteration_s, evictable, priority, declared, durations, user, devices, roams) -> None:
         if len(self.world.guests) >= 12:
             return
         self.count += 1
@@ -63,15 +70,22 @@ class Lives(RuleBasedStateMachine):
             declared_s=declared,
             durations_s=durations,
         )
-        self.world.open(
-            f"s{self.count}",
-            persistent=persistent,
-            ephemeral=ephemeral,
-            iteration_s=iteration_s,
-            evictable=evictable,
-            priority=priority,
-            profile=profile,
-        )
+        try:
+            self.world.open(
+                f"s{self.count}",
+                device=devices[0] if devices else "gpu",
+                persistent=persistent,
+                ephemeral=ephemeral,
+                iteration_s=iteration_s,
+                evictable=evictable,
+                priority=priority,
+                profile=profile,
+                user=user,
+                devices=devices if len(devices) > 1 else (),
+                roams=roams,
+            )
+        except OverLimit:
+            del self.world.guests[f"s{self.count}"]
 
     @precondition(anybody)
     @rule(index=st.integers(0, 11), iterations=st.sampled_from([1, 3, 20, 1000]))
@@ -81,9 +95,33 @@ class Lives(RuleBasedStateMachine):
             self.world.want(guest, iterations)
 
     @precondition(anybody)
-    @rule(index=st.integers(0, 11), freed_after_s=st.sampled_from([0.0, 0.1, 7.0]))
-    def crash(self, index: int, freed_after_s: float) -> None:
-        self.world.crash(self.some(index), freed_after_s)
+    @rule(index=st.integers(0, 11), freed_after_s=st.sampled_from([0.0, 0.1, 7.0]), restarts=st.booleans())
+    def crash(self, index: int, freed_after_s: float, restarts: bool) -> None:
+        self.world.crash(self.some(index), freed_after_s, restarts=restarts)
+
+    @rule(
+        user=st.sampled_from(USERS),
+        weight=st.sampled_from([1.0, 3.5]),
+        max_priority=st.sampled_from(PRIORITIES),
+        max_sessions=st.sampled_from([None, 4]),
+        persistent=st.sampled_from([None, 0, 200, 700]),
+        host=st.sampled_from([None, 0, 300]),
+    )
+    def limits(self, user, weight, max_priority, max_sessions, persistent, host) -> None:
+        persistent_bytes, host_bytes = (None if value is None else value * MIB for value in (persistent, host))
+        self.world.tell(events.UserLimits(user, weight, max_priority, max_sessions, persistent_bytes, host_bytes))
+
+    @rule(device=st.sampled_from(DEVICES), draining=st.booleans())
+    def drain(self, device: str, draining: bool) -> None:
+        self.world.tell(events.DrainAsked(device, draining))
+
+    @precondition(anybody)
+    @rule(index=st.integers(0, 11), evictable=st.booleans())
+    def movable(self, index: int, evictable: bool) -> None:
+        guest = self.some(index)
+        if not guest.out and self.world.row(guest.id).residency in ("absent", "resident"):
+            guest.evictable = evictable
+            self.world.tell(events.EvictableChanged(guest.id, evictable))
 
     @precondition(anybody)
     @rule(index=st.integers(0, 11))
@@ -114,24 +152,25 @@ class Lives(RuleBasedStateMachine):
         elif what == "restore":
             self.world.try_to(events.RestoreAsked(id))
         elif what in PRIORITIES:
-            self.world.tell(events.PriorityChanged(id, what))
+            self.world.try_to(events.PriorityChanged(id, what))
         else:
             self.world.tell(events.PinChanged(id, what == "pin"))
 
-    @rule(policy=st.sampled_from(NAMES))
-    def policy(self, policy: str) -> None:
-        self.world.tell(events.PolicyChanged("gpu", policy))
+    @rule(policy=st.sampled_from(NAMES), device=st.sampled_from(DEVICES))
+    def policy(self, policy: str, device: str) -> None:
+        self.world.tell(events.PolicyChanged(device, policy))
 
     @precondition(anybody)
     @rule(index=st.integers(0, 11), factor=st.sampled_from([None, 1.0, 1.5]), ephemeral=st.booleans())
     def measure(self, index: int, factor: float | None, ephemeral: bool) -> None:
         guest = self.some(index)
         persistent = None if factor is None else int(guest.persistent * factor)
-        self.world.tell(events.MemoryMeasured(guest.id, persistent, guest.ephemeral if ephemeral else None))
+        on = guest.devices[-1] if guest.devices else ""
+        self.world.tell(events.MemoryMeasured(guest.id, persistent, guest.ephemeral if ephemeral else None, on))
 
-    @rule(foreign=st.sampled_from([0, 100, 300]), side_by_side=st.booleans())
-    def device(self, foreign: int, side_by_side: bool) -> None:
-        self.world.device(foreign_bytes=foreign * MIB, side_by_side=side_by_side)
+    @rule(device=st.sampled_from(DEVICES), foreign=st.sampled_from([0, 100, 300]), side_by_side=st.booleans())
+    def device(self, device: str, foreign: int, side_by_side: bool) -> None:
+        self.world.device(device, foreign_bytes=foreign * MIB, side_by_side=side_by_side, kind="alike")
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 0.5, 3.0, 40.0]))
     def wait(self, seconds: float) -> None:

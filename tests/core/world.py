@@ -174,7 +174,7 @@ class World:
 
     # ---- guests --------------------------------------------------------------------------------------------------
 
-    def device(self, name: str = "gpu", capacity: int = 1000 * MIB, **more: bool | int) -> None:
+    def device(self, name: str = "gpu", capacity: int = 1000 * MIB, **more: bool | int | str) -> None:
         self.tell(events.DeviceMeasured(name, capacity, **{"moves": True, **more}))  # type: ignore[arg-type]
 
     def open(

@@ -121,7 +121,8 @@ class TurnReleased(Event):
     """The session gave its turn back at a boundary. `ticket`: it wants the next one at once, under this number.
 
     `stopped_bytes`: it was stopped in mid-iteration and still holds so many ephemeral bytes; `stopped_elsewhere`: so many on
-    each other device of a session on several.
+    each other device of a session on several. `count`, `busy_s` and `remaining`: an `IterationsFinished` with it, so that
+    who waits for the turn waits for one event.
     """
 
     session: str
@@ -129,6 +130,9 @@ class TurnReleased(Event):
     ticket: int | None = None
     stopped_bytes: int = 0
     stopped_elsewhere: tuple[tuple[str, int], ...] = ()
+    count: int | None = None
+    busy_s: float = 0.0
+    remaining: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

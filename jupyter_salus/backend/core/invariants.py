@@ -18,19 +18,28 @@ if TYPE_CHECKING:
 
 def check(state: State, now: float) -> None:
     """Raise `AssertionError` naming the first thing that doesn't hold."""
-    for device in state.devices.values():
-        sessions = [one for home in state.sessions.values() for one in home.parts if one.device is device]
-        gone = [one for homes in state.leaving.values() for home in homes for one in home.parts if one.device is device]
-        _bytes(device, [*sessions, *gone])
-        _lanes(device, sessions)
-        _orders(state, device, sessions, now)
+    here: dict[Device, list[Session]] = {device: [] for device in state.devices.values()}
+    gone: dict[Device, list[Session]] = {device: [] for device in state.devices.values()}
+    homes: dict[User, list[Session]] = {user: [] for user in state.users.values()}
+    left: dict[User, list[Session]] = {user: [] for user in state.users.values()}
     for session in state.sessions.values():
+        homes[session.user].append(session)
         for part in session.parts:
+            here[part.device].append(part)
             _session(part)
         if session.gang:
             _gang(session)
+    for leaving in state.leaving.values():
+        for session in leaving:
+            for part in session.parts:
+                gone[part.device].append(part)
+                left[part.user].append(part)
+    for device in state.devices.values():
+        _bytes(device, [*here[device], *gone[device]])
+        _lanes(device, here[device])
+        _orders(state, device, here[device], now)
     for user in state.users.values():
-        _user(state, user)
+        _user(state, user, homes[user], left[user])
 
 
 def _hold(holds: bool, what: str) -> None:
@@ -103,11 +112,9 @@ def _orders(state: State, device: Device, sessions: list[Session], now: float) -
         _hold(one.turn is Turn.NONE and one.residency is Residency.RESIDENT, f"session {one.id} isn't idle")
 
 
-def _user(state: State, user: User) -> None:
-    homes = [one for one in state.sessions.values() if one.user is user]
+def _user(state: State, user: User, homes: list[Session], gone: list[Session]) -> None:
     _hold(homes == list(user.sessions.values()), f"user {user.name}: sessions differ")
     mine = [one for home in homes for one in home.parts]
-    gone = [one for ones in state.leaving.values() for home in ones for one in home.parts if one.user is user]
     held = sum(one.held_bytes for one in (*mine, *gone))
     _hold(held == user.held_bytes, f"user {user.name}: sessions hold {held}, the books say {user.held_bytes}")
     out = (Residency.EVICTING, Residency.EVICTED, Residency.RESTORING)

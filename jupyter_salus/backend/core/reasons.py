@@ -137,6 +137,8 @@ def _room(session: Session, need: int, most: Sequence[Session]) -> Reason:
     text = (
         f"needs {amount(need)} of the device's memory, {amount(missing)} more than is free{_who_holds(session, most)}"
     )
+    if device.ledger.foreign:
+        text += f"; processes outside hold {amount(device.ledger.foreign)}"
     others = [one for one in most if one is not session]
     return Reason("no_room", text, others[0].id if others else None)
 

@@ -77,6 +77,9 @@ def turn_released(state: State, event: events.TurnReleased, now: float) -> Devic
     session = state.session(event.session)
     if not session.in_turn(event.epoch):
         return state.ignore(event)
+    if event.count is not None:
+        done = events.IterationsFinished(event.session, event.epoch, event.count, event.busy_s, event.remaining)
+        iterations_finished(state, done, now)
     stopped = {session.device.id: event.stopped_bytes, **dict(event.stopped_elsewhere)}
     turns.release(state, session, event.ticket, stopped, now)
     for part in session.parts:
