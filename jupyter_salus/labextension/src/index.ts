@@ -96,15 +96,19 @@ const status: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-salus:status',
   description: 'The state of the notebook in front, in the status bar.',
   autoStart: true,
-  requires: [IModel, IStatusBar, INotebookTracker],
-  optional: [ITranslator],
+  requires: [IModel],
+  // Notebook 7 has no status bar.
+  optional: [IStatusBar, INotebookTracker, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     shared: IModel,
-    bar: IStatusBar,
-    tracker: INotebookTracker,
+    bar: IStatusBar | null,
+    tracker: INotebookTracker | null,
     translator: ITranslator | null
   ): void => {
+    if (!bar || !tracker) {
+      return;
+    }
     const kernelId = () => tracker.currentWidget?.sessionContext.session?.kernel?.id ?? null;
     const item = new Chip(surroundings(app, shared, translator), kernelId, 'status');
     const activeStateChanged = new Signal<unknown, void>({});
@@ -159,14 +163,18 @@ const running: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-salus:running',
   description: 'The sessions of this server, in the panel of running kernels.',
   autoStart: true,
-  requires: [IModel, IRunningSessionManagers],
-  optional: [ITranslator],
+  requires: [IModel],
+  optional: [IRunningSessionManagers, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     shared: IModel,
-    managers: IRunningSessionManagers,
+    managers: IRunningSessionManagers | null,
     translator: ITranslator | null
-  ): void => addRunningSection(managers, shared, app.commands, bundle(translator))
+  ): void => {
+    if (managers) {
+      addRunningSection(managers, shared, app.commands, bundle(translator));
+    }
+  }
 };
 
 export { IModel } from './model/model';
