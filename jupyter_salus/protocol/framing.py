@@ -19,6 +19,8 @@ MAX_REQUEST_BYTES = 256 * 1024
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 #: Made once: `json.dumps` would make one for each frame.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+#: Reads one value where it stands: what `json.loads` does between its looks for space.
+_SCAN: Any = getattr(json.JSONDecoder(), "scan_once")  # noqa: B009 - which type checkers don't know
 
 
 def encode(message: Mapping[str, Any], limit: int = MAX_ANSWER_BYTES) -> bytes:
@@ -66,7 +68,13 @@ class FrameReader:
 
 def _decode(body: bytes) -> Dict[str, Any]:
     try:
-        message = json.loads(body.decode("utf-8"))
+        text = body.decode("utf-8")
+        try:
+            message, end = _SCAN(text, 0)
+        except StopIteration:
+            end = -1
+        if end != len(text):
+            message = json.loads(text)  # with space around it, or an error to be worded
     except (ValueError, RecursionError) as error:
         raise BadFrame(f"cannot read a frame of {len(body)} bytes as JSON: {error}") from error
     if not isinstance(message, dict):

@@ -113,8 +113,6 @@ class Guests:
         if record is None or record.core_id is None:
             return  # It is about to learn that its connection was replaced.
         name = record.core_id
-        if isinstance(said, TurnReleased) and said.iterations is not None:
-            self._counted(name, said.epoch, said.iterations, said.busy_s or 0.0, said.remaining)
         match said:
             case CellStarted():
                 if not record.cells:
@@ -297,31 +295,42 @@ class Guests:
             case TurnWithdrawn():
                 self.gates.guest_withdrew(session, said)
             case TurnReleased():
+                if said.iterations is not None:
+                    busy_s, remaining = _counted(said.iterations, said.busy_s, said.remaining)
+                    name = self._core_id(session.record)
+                    self._tell(core.IterationsFinished(name, said.epoch, said.iterations, busy_s, remaining))
                 self.gates.guest_released(session, said)
 
     def _released(self, record: Record, name: str, said: TurnReleased) -> None:
         if said.wants_more and said.ticket is None:
             raise BadMessage("cannot take a turn_released that wants more without the ticket of the next wait")
+        busy_s, remaining = _counted(said.iterations, said.busy_s, said.remaining)
         if said.epoch == record.epoch:
             record.epoch = None
             self._measured(record, said.resident_bytes, None)
-        self._tell(core.TurnReleased(name, said.epoch, said.ticket if said.wants_more else None))
+        ticket = said.ticket if said.wants_more else None
+        self._tell(
+            core.TurnReleased(name, said.epoch, ticket, count=said.iterations, busy_s=busy_s, remaining=remaining)
+        )
 
     def _progressed(self, record: Record, name: str, said: Progress) -> None:
+        busy_s, remaining = _counted(said.iterations, said.busy_s, said.remaining)
         if said.frameworks is not None:
             record.frameworks = tuple(str(one)[:40] for one in said.frameworks[:16])
         if said.epoch == record.epoch and record.guarded is None:
             self._measured(record, said.resident_bytes, said.peak_bytes)
-        self._counted(name, said.epoch, said.iterations, said.busy_s, said.remaining)
-
-    def _counted(self, name: str, epoch: int, iterations: int, busy_s: float, remaining: int | None) -> None:
-        if iterations < 0 or busy_s < 0:
-            raise BadMessage(f"cannot count {iterations} iterations in {busy_s:g} s: both are at least 0")
-        known = remaining if remaining is not None and remaining >= 0 else None
-        self._tell(core.IterationsFinished(name, epoch, iterations, busy_s, known))
+        self._tell(core.IterationsFinished(name, said.epoch, said.iterations, busy_s, remaining))
 
     def _measured(self, record: Record, resident_bytes: int | None, peak_bytes: int | None) -> None:
         if resident_bytes is not None and resident_bytes >= 0:
             event = self._gauges.boundary(record, resident_bytes, peak_bytes)
             if event is not None:
                 self._tell(event)
+
+
+def _counted(iterations: int | None, busy_s: float | None, remaining: int | None) -> tuple[float, int | None]:
+    """What is said of iterations, checked: the seconds that they took, and how many are to come. Raises `BadMessage`."""
+    count, seconds = iterations or 0, busy_s or 0.0
+    if count < 0 or seconds < 0:
+        raise BadMessage(f"cannot count {count} iterations in {seconds:g} s: both are at least 0")
+    return seconds, remaining if remaining is not None and remaining >= 0 else None

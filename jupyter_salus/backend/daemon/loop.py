@@ -36,6 +36,7 @@ class Loop:
         #: Called with the seconds that the core took over an event.
         self.took: Callable[[float], None] = _nothing
         self.broken = False
+        self._stopped = False
         self._unbooked: list[tuple[Event, float, Sequence[Decision]]] = []
         self._log = log
         self._debug = debug
@@ -56,10 +57,12 @@ class Loop:
         finally:
             self._rest()
             self._busy = False
-            self._arm()
+            if not self._unbooked:
+                self._arm()
 
     def stop(self) -> None:
         """No more deadlines; the books are complete."""
+        self._stopped = True
         self._book()
         if self._timer is not None:
             self._timer.cancel()
@@ -83,9 +86,13 @@ class Loop:
         if not isinstance(event, _HURRIED):
             self._book()
         elif len(self._unbooked) == 1:
-            asyncio.get_running_loop().call_soon(self._book)
+            asyncio.get_running_loop().call_soon(self._settle)
         if self._debug:
             self._check(event)
+
+    def _settle(self) -> None:
+        self._book()
+        self._arm()
 
     def _book(self) -> None:
         unbooked, self._unbooked = self._unbooked, []
@@ -103,7 +110,7 @@ class Loop:
 
     def _arm(self) -> None:
         deadline = self.scheduler.next_deadline()
-        if deadline == self._deadline and self._timer is not None:
+        if self._stopped or (deadline == self._deadline and self._timer is not None):
             return
         if self._timer is not None:
             self._timer.cancel()
