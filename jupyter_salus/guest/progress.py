@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Callable, Optional, Tuple
 
-from ..protocol.messages import Progress
+from ..protocol.messages import Progress, TurnReleased
 from .rhythm import Rhythm
 
 #: Progress is said no more often than this, in seconds.
@@ -46,21 +46,32 @@ class Tally:
 
     def report(self, epoch: int) -> Progress:
         """What happened since the last report, and the resident bytes now."""
-        now, cpu_s = time.monotonic(), time.process_time()
-        iterations = self._counted(now)
-        said = Progress(
+        cpu_s = time.process_time()
+        cpu_s, self._cpu_s = max(0.0, cpu_s - self._cpu_s), cpu_s
+        iterations, busy_s, remaining = self._done()
+        return Progress(
             epoch=epoch,
             iterations=iterations,
-            busy_s=max(0.0, now - self._since),
+            busy_s=busy_s,
             resident_bytes=self._resident_bytes(),
-            remaining=self._remaining(),
-            cpu_s=max(0.0, cpu_s - self._cpu_s),
+            remaining=remaining,
+            cpu_s=cpu_s,
             frameworks=tuple(name for name in FRAMEWORKS if name in sys.modules) or None,
         )
+
+    def passing_on(self, epoch: int, ticket: int) -> TurnReleased:
+        """The same in what gives a turn back at a boundary; somebody waits for it, so no more is told than is needed."""
+        iterations, busy_s, remaining = self._done()
+        return TurnReleased(epoch, True, ticket, self._resident_bytes(), iterations, busy_s, remaining)
+
+    def _done(self) -> Tuple[int, float, Optional[int]]:
+        """Iterations since the last report, the seconds that they took, and how many are still to come."""
+        now = time.monotonic()
+        iterations, busy_s = self._counted(now), max(0.0, now - self._since)
         self.total_iterations += iterations
         self.iterations = self.edges = 0
-        self._since, self._cpu_s, self.due = now, cpu_s, now + EVERY_S
-        return said
+        self._since, self.due = now, now + EVERY_S
+        return iterations, busy_s, self._remaining()
 
     def _counted(self, now: float) -> int:
         """Iterations since the last report: as counted, else what a plain loop does in that time."""

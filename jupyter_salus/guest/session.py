@@ -82,7 +82,7 @@ class Session:
         self.link = Link(
             identity.address, self._hello, self._on_welcome, self._on_message, self._on_down, self._on_tick
         )
-        self.turn = Turn(self.link.send, self.tally.report, self.tally.begin)
+        self.turn = Turn(self.link.send, self.tally)
         self.gate = AtGate(self.cells, self.line)
         self.watch = Watch(self)
         self._key: Optional[str] = None

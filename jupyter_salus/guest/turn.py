@@ -12,7 +12,6 @@ from typing import Callable, List, Optional, Tuple
 
 from ..protocol.codec import Message
 from ..protocol.messages import (
-    Progress,
     TurnGranted,
     TurnReleased,
     TurnRevoked,
@@ -20,21 +19,16 @@ from ..protocol.messages import (
     TurnWithdrawn,
     WaitExplained,
 )
+from .progress import Tally
 from .wait import Outcome, Wait
 
 
 class Turn:
-    """`send` delivers messages in one go; `report` gives what happened in this turn since the last report."""
+    """`send` delivers messages in one go; `tally` counts what is done in the turn."""
 
-    def __init__(
-        self,
-        send: Callable[..., bool],
-        report: Callable[[int], Progress],
-        granted: Callable[[], None],
-    ) -> None:
+    def __init__(self, send: Callable[..., bool], tally: Tally) -> None:
         self._send = send
-        self._report = report
-        self._granted = granted
+        self._tally = tally
         self.lock = threading.RLock()
         #: Held and not revoked: what the fast path of a boundary reads.
         self.settled = False
@@ -77,18 +71,7 @@ class Turn:
             if self.epoch is not None:
                 ticket = self._new_ticket()
                 epoch, self.epoch, self.revoked = self.epoch, None, False
-                done = self._report(epoch)
-                sent = self._send(
-                    TurnReleased(
-                        epoch=epoch,
-                        wants_more=True,
-                        ticket=ticket,
-                        resident_bytes=done.resident_bytes,
-                        iterations=done.iterations,
-                        busy_s=done.busy_s,
-                        remaining=done.remaining,
-                    )
-                )
+                sent = self._send(self._tally.passing_on(epoch, ticket))
             elif self._ticket is None:
                 ticket = self._new_ticket()
                 sent = self._send(TurnWanted(ticket=ticket, background=background, silent=silent))
@@ -120,7 +103,7 @@ class Turn:
         with self.lock:
             messages: Tuple[Message, ...] = with_it
             if self.epoch is not None:
-                done = self._report(self.epoch)
+                done = self._tally.report(self.epoch)
                 released = TurnReleased(epoch=self.epoch, resident_bytes=done.resident_bytes)
                 messages = (done, released, *with_it)
                 self.epoch, self.settled, self.revoked, self.background = None, False, False, False
@@ -144,7 +127,7 @@ class Turn:
                 self._send(TurnReleased(epoch=message.epoch))
                 return
             self.epoch, self.revoked, self._ticket, self.explanation = message.epoch, False, None, None
-            self._granted()
+            self._tally.begin()
             self.settled = True
             self._end_waits(Outcome.GRANTED)
 

@@ -1,35 +1,15 @@
-"""Whether a frame stands at a jump backwards, read from its bytecode; Python 3.9 to 3.11."""
+"""Where code jumps backwards, read from its bytecode; Python 3.9 to 3.11."""
 
 from __future__ import annotations
 
 import dis
 import sys
-from types import CodeType, FrameType
-from typing import Dict, FrozenSet
-
-_known: Dict[CodeType, FrozenSet[int]] = {}
+from types import CodeType
+from typing import FrozenSet
 
 
-def at_backedge(frame: FrameType) -> bool:
-    """Whether the instruction that the frame has just executed, or is about to repeat, jumps backwards."""
-    return frame.f_lasti in _offsets(frame.f_code)
-
-
-def has_backedges(code: CodeType) -> bool:
-    """Whether this code jumps backwards anywhere."""
-    return bool(_offsets(code))
-
-
-def _offsets(code: CodeType) -> FrozenSet[int]:
-    offsets = _known.get(code)
-    if offsets is None:
-        if len(_known) > 512:
-            _known.clear()
-        offsets = _known[code] = _backedges(code)
-    return offsets
-
-
-def _backedges(code: CodeType) -> FrozenSet[int]:
+def backedges(code: CodeType) -> FrozenSet[int]:
+    """What `f_lasti` is in a frame that has just jumped backwards, or is about to repeat such a jump."""
     found = set()
     before = -1
     for instruction in dis.get_instructions(code):

@@ -36,7 +36,7 @@ def may_wait(frame: Optional[FrameType], session: Session) -> bool:
             return False
         measured = measured or _measures(name)
         frame = frame.f_back
-    return not measured or _out_of_patience(session)
+    return not measured or _long_enough(session)
 
 
 def has_room(frame: Optional[FrameType]) -> bool:
@@ -48,22 +48,22 @@ def has_room(frame: Optional[FrameType]) -> bool:
     return left > 0
 
 
-def is_measured(frame: Optional[FrameType]) -> bool:
-    """Whether the time that passes at this frame is measured by `%timeit` or a profiler."""
+def out_of_patience(frame: Optional[FrameType], session: Session) -> bool:
+    """False while the time that passes at this frame is measured by `%timeit` or a profiler and may go on."""
     for _ in range(_DEEP):
         if frame is None:
-            return False
-        if _measures(frame.f_code.co_filename):
             return True
+        if _measures(frame.f_code.co_filename):
+            return _long_enough(session)
         frame = frame.f_back
-    return False
+    return True
 
 
 def _measures(name: str) -> bool:
     return name in _TIMED or name.endswith(_PROFILERS)
 
 
-def _out_of_patience(session: Session) -> bool:
+def _long_enough(session: Session) -> bool:
     if session.turn.revoked:
         return time.time() >= session.turn.deadline
     cells = list(session.cells.open.values())

@@ -18,14 +18,14 @@ import sys
 import threading
 import time
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Optional, Tuple
 
 from ..interrupts import INVISIBLE
 from ..meter import frame_of
 from ..trace import is_ours, is_users, without_ours
-from .backedge import at_backedge, has_backedges
+from .backedge import backedges
 from .code import Owner
-from .landing import has_room, is_measured, may_wait
+from .landing import has_room, may_wait, out_of_patience
 from .returning import Return, mark_at_return
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ _CAN_MARK = sys.version_info >= (3, 10)
 BURST_S, PAUSE_S = (0.0004, 0.003) if _CAN_MARK else (0.004, 0.006)
 #: Landings between two looks at how full the stack is.
 _FEW = 16
+#: Codes whose back-edges are remembered.
+_MANY = 1024
+_NONE: FrozenSet[int] = frozenset()
 
 
 class PendingLoops:
@@ -45,6 +48,8 @@ class PendingLoops:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._owner = Owner()
+        #: Back-edges by the code's id; the code is kept, so that its id stays its own.
+        self._codes: Dict[int, Tuple[CodeType, Optional[FrozenSet[int]]]] = {}
         self._armed = False
         self._main = threading.main_thread().ident or 0
         self._landings = 0
@@ -67,8 +72,9 @@ class PendingLoops:
         return PAUSE_S if self._usable else wanted_s
 
     def arm(self) -> None:
-        """Begin a burst of landings."""
-        if not has_room(frame_of(self._main)):
+        """Begin a burst of landings, unless nothing may wait where the main thread is now."""
+        frame = frame_of(self._main)
+        if not has_room(frame) or not out_of_patience(frame, self._session):
             return
         self._armed = True
         self._landings = 0
@@ -134,26 +140,37 @@ class PendingLoops:
 
     def _land(self, frame: Optional[FrameType]) -> bool:
         """The interpreter stands at this frame; whether to try again at its next safe point."""
-        if not self._armed or frame is None or is_ours(frame.f_code) or self._session.turn.busy_here():
+        if not self._armed or frame is None or self._session.turn.busy_here():
             return False
-        if self._owner.is_users(frame.f_code) and at_backedge(frame):
+        edges = self._edges(frame.f_code)
+        if edges is None:
+            return False
+        if frame.f_lasti in edges:
             return may_wait(frame, self._session) and self._session.back_edge(raises=INVISIBLE)
-        if self._return is not None and not self._no_loops:
-            marked = mark_at_return(frame, self._has_loops, self._return)
-            if marked:
-                return False
-            self._no_loops = marked is None
-        if self._landings == 0:
-            self._until = time.perf_counter() + BURST_S
-        elif time.perf_counter() >= self._until and (self._return is None or not self._has_loops(frame.f_code)):
-            return False  # in the frame of a loop itself the back-edge can't be far
-        # Where nothing may be waited for, or the stack is nearly full, a landing only costs.
-        again = self._landings % _FEW != 0 or (not is_measured(frame) and has_room(frame))
         self._landings += 1
-        return again
+        if self._landings % _FEW == 0 and not (has_room(frame) and out_of_patience(frame, self._session)):
+            return False
+        if self._return is not None:
+            if edges:
+                return True  # in the frame of a loop the back-edge can't be far
+            if not self._no_loops:
+                marked = mark_at_return(frame, self._edges, self._return)
+                if marked:
+                    return False
+                self._no_loops = marked is None
+        if self._landings == 1:
+            self._until = time.perf_counter() + BURST_S
+        return time.perf_counter() < self._until
 
-    def _has_loops(self, code: CodeType) -> bool:
-        return self._owner.is_users(code) and has_backedges(code)
+    def _edges(self, code: CodeType) -> Optional[FrozenSet[int]]:
+        """Where the user's code jumps backwards, nowhere in other people's; None for the guest's own."""
+        known = self._codes.get(id(code))
+        if known is None:
+            edges = None if is_ours(code) else backedges(code) if self._owner.is_users(code) else _NONE
+            if len(self._codes) >= _MANY:
+                self._codes.clear()
+            known = self._codes[id(code)] = (code, edges)
+        return known[1]
 
 
 class _Marks:

@@ -34,10 +34,10 @@ def _traced(_self: Any, _frame: FrameType, _event: str, _argument: Any) -> None:
     """Called if somebody begins to trace while a frame has this: wants to hear of nothing."""
 
 
-def mark_at_return(frame: FrameType, has_loops: Callable[[CodeType], bool], at_return: Return) -> Optional[bool]:
+def mark_at_return(frame: FrameType, edges: Callable[[CodeType], Any], at_return: Return) -> Optional[bool]:
     """Have the signal marked when what a loop's frame has called returns to it; False if that can't be.
 
-    `frame` is where the thread is; it is looked for the innermost one below it that `has_loops`. None: there is none.
+    `frame` is where the thread is; it is looked for the innermost one below it whose code has back-edges. None: there is none.
     """
     if sys.gettrace() is not None:
         return False
@@ -46,7 +46,7 @@ def mark_at_return(frame: FrameType, has_loops: Callable[[CodeType], bool], at_r
     for _ in range(_DEEP):
         if one is None:
             return None
-        if has_loops(one.f_code):
+        if edges(one.f_code):
             break
         if not one.f_code.co_flags & _SUSPENDED:
             called = one
