@@ -47,9 +47,14 @@ function stateDetail(session: ISession, trans: TranslationBundle): string {
   }
 }
 
+/** Whether it waits as people see it: one that shares a lane wants a turn half of the time, and runs all the same. */
+export function waits(session: ISession): boolean {
+  return session.waitingSince !== null && session.state !== 'running' && session.state !== 'yielding';
+}
+
 /** Since when the session is as it is: a wait is counted from its own start, which its state may be younger than. */
 export function since(session: ISession): number | null {
-  return session.waitingSince ?? (session.state === 'none' ? null : session.stateSince);
+  return waits(session) ? session.waitingSince : session.state === 'none' ? null : session.stateSince;
 }
 
 /** "Waiting, next in line"; with the time it has lasted: "Waiting for 18 s, next in line", "Idle for 2 h, holds memory". */
@@ -71,7 +76,7 @@ export function shortLine(session: ISession | undefined, trans: TranslationBundl
   if (session.state === 'holding' || session.state === 'evicted') {
     return stateWord(session.state, trans);
   }
-  return stateLine(session, trans, session.waitingSince === null ? null : now - session.waitingSince);
+  return stateLine(session, trans, waits(session) ? now - (session.waitingSince ?? now) : null);
 }
 
 /** How the session's memory is governed, where that isn't the usual way: a word, and what it means. */
@@ -123,8 +128,12 @@ export function policyWord(policy: string, trans: TranslationBundle): string {
 
 /** The notebook's name; for somebody else's session without one, whose it is. */
 export function sessionName(session: ISession, trans: TranslationBundle): string {
-  if (session.name) {
+  if (session.name && session.name !== session.id) {
     return session.name;
+  }
+  if (session.name) {
+    // A kernel without a notebook, or one whose notebook isn't known yet.
+    return trans.__('Kernel %1', session.id.slice(0, 8));
   }
   if (!session.own && session.user) {
     return trans.__('A notebook of %1', session.user);

@@ -1,7 +1,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { roughly } from '../src/format';
 import { readState } from '../src/wire';
-import { modeWords, shortLine, since, stateLine } from '../src/words';
+import { modeWords, sessionName, shortLine, since, stateLine } from '../src/words';
 import { example } from './examples';
 
 const trans = nullTranslator.load('jupyter_salus');
@@ -27,6 +27,12 @@ describe('since', () => {
     expect(since(named('embed.ipynb'))).toBe(state.asOf - 1260);
   });
 
+  it('isn’t the start of the next turn’s wait for one that takes turns', () => {
+    const train = { ...named('train.ipynb'), waitingSince: state.asOf - 0.1, sharingWith: ['other'] };
+    expect(since(train)).toBe(train.stateSince);
+    expect(shortLine(train, trans, state.asOf)).toBe('Running');
+  });
+
   it('is unknown where nothing was ever used', () => expect(since(named('scratch.ipynb'))).toBeNull());
 });
 
@@ -35,6 +41,20 @@ describe('shortLine', () => {
     expect(shortLine(named('tune.ipynb'), trans, state.asOf)).toBe('Waiting for 18 s, next in line');
     expect(shortLine(named('notes.ipynb'), trans, state.asOf)).toBe('Idle');
     expect(shortLine(undefined, trans, state.asOf)).toBe('Not managed');
+  });
+});
+
+describe('sessionName', () => {
+  it('is the notebook’s, or the kernel’s where there is none', () => {
+    const train = named('train.ipynb');
+    expect(sessionName(train, trans)).toBe('train.ipynb');
+    expect(sessionName({ ...train, name: train.id }, trans)).toBe('Kernel 003f1a01');
+  });
+
+  it('doesn’t make up what others keep back', () => {
+    const bert = named('bert.ipynb');
+    expect(sessionName({ ...bert, name: null }, trans)).toBe('A notebook of grace');
+    expect(sessionName({ ...bert, name: null, user: null }, trans)).toBe('Somebody’s notebook');
   });
 });
 

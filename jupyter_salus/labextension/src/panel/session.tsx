@@ -9,7 +9,7 @@ import { evictIcon, pinIcon, pinnedIcon, restoreIcon, shutdownIcon, stateIcon, y
 import { laneName } from '../memory';
 import { IIntent } from '../model/store';
 import { ISession, PRIORITIES } from '../wire';
-import { modeWords, priorityWord, sessionName, since, stateLine, stateWord } from '../words';
+import { modeWords, priorityWord, sessionName, since, stateLine, stateWord, waits } from '../words';
 import { ISurroundings, useNow, useSurroundings } from './context';
 import { Select } from './select';
 
@@ -97,13 +97,15 @@ function Figures(props: { readonly session: ISession }): JSX.Element {
   const { session } = props;
   const { trans } = useSurroundings();
   const uses = session.state === 'running' || session.state === 'yielding';
-  const waits = session.waitingSince !== null;
-  const now = useNow(uses || waits);
+  const queues = waits(session);
+  const now = useNow(uses || queues);
   const later = Math.max(0, now - session.asOf);
-  const used = session.usedS + (uses ? later : 0);
-  const waited = session.waitedS + (waits ? later : 0);
+  // Those who take turns get about the same of the time until the next row says how much it was.
+  const share = uses ? 1 / (1 + session.sharingWith.length) : 0;
+  const used = session.usedS + share * later;
+  const waited = session.waitedS + (uses || queues ? (1 - share) * later : 0);
   // The first wait's own length stands in the line above.
-  const before = waited - (session.waitingSince === null ? 0 : now - session.waitingSince);
+  const before = waited - (queues ? now - (session.waitingSince ?? now) : 0);
   const ephemeral = session.ephemeralBytes > 0;
   const mode = modeWords(session.memoryMode, trans);
   return (

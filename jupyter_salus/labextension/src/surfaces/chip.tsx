@@ -7,7 +7,7 @@ import * as React from 'react';
 import { lanesIcon, stateIcon } from '../icons';
 import { ISurroundings, SurroundingsProvider, useNow, useSignal, useSurroundings } from '../panel/context';
 import { ISession } from '../wire';
-import { shortLine, stateLine } from '../words';
+import { shortLine, stateLine, waits } from '../words';
 
 export class Chip extends ReactWidget {
   /** `follow` calls its argument whenever another kernel may be meant. */
@@ -49,7 +49,7 @@ function ChipView(props: {
   useSignal(model.feed.linkChanged);
   const kernelId = props.kernelId();
   const session = kernelId === null ? undefined : model.store.ofKernel(kernelId);
-  const now = useNow(session !== undefined && session.waitingSince !== null);
+  const now = useNow(session !== undefined && waits(session));
   if (kernelId === null || model.store.state === null) {
     return null;
   }
