@@ -38,13 +38,15 @@ def check(state: State, now: float) -> None:
         _bytes(device, [*here[device], *gone[device]])
         _lanes(device, here[device])
         _orders(state, device, here[device], now)
+        _accounts(device, here[device])
     for user in state.users.values():
-        _user(state, user, homes[user], left[user])
+        _user(user, homes[user], left[user])
 
 
-def _hold(holds: bool, what: str) -> None:
+def _hold(holds: bool, what: str, *about: object) -> None:
+    """`about` is put into the text only when it is needed: most of what is looked at is as it should be."""
     if not holds:
-        raise AssertionError(what)
+        raise AssertionError(what.format(*about))
 
 
 def _bytes(device: Device, sessions: list[Session]) -> None:
@@ -73,20 +75,20 @@ def _lanes(device: Device, sessions: list[Session]) -> None:
     _hold(set(holders) == set(device.holders), f"{device.id}: holders differ")
     _hold(len(device.holders) == len(set(device.holders)), f"{device.id}: a holder twice")
     for lane in device.lanes.values():
-        _hold(len(lane) > 0, f"lane {lane.id} is empty")
-        _hold(all(one.lane is lane for one in lane.members), f"lane {lane.id}: a member elsewhere")
+        _hold(len(lane) > 0, "lane {} is empty", lane.id)
+        _hold(all(one.lane is lane for one in lane.members), "lane {}: a member elsewhere", lane.id)
         inside = [one for one in lane.members if one.holds]
-        _hold(inside == ([lane.holder] if lane.holder is not None else []), f"lane {lane.id}: holders {inside}")
+        expected = [lane.holder] if lane.holder is not None else []
+        _hold(inside == expected, "lane {}: {} hold it", lane.id, len(inside))
+    for one in holders:
+        _hold(one.lane is not None and one.lane.holder is one, "session {} has a turn without a lane", one.id)
+        _hold(one.residency is Residency.RESIDENT, "session {} has a turn while {}", one.id, one.residency)
+        _hold(one.mapped_bytes <= one.lane_bytes, "session {} uses more than its lane has for it", one.id)
     for one in sessions:
-        if one.holds:
-            _hold(one.lane is not None and one.lane.holder is one, f"session {one.id} has a turn without a lane")
-            _hold(one.residency is Residency.RESIDENT, f"session {one.id} has a turn while {one.residency.value}")
         if one.lane is not None:
-            _hold(one.lane.id in device.lanes, f"session {one.id} is in a closed lane")
-            _hold(one.residency is Residency.RESIDENT, f"session {one.id} is in a lane while {one.residency.value}")
-            _hold(one.stopped_bytes == 0, f"session {one.id} is stopped and in a lane")
-            if one.holds:
-                _hold(one.mapped_bytes <= one.lane_bytes, f"session {one.id} uses more than its lane has for it")
+            _hold(one.lane.id in device.lanes, "session {} is in a closed lane", one.id)
+            _hold(one.residency is Residency.RESIDENT, "session {} is in a lane while {}", one.id, one.residency)
+            _hold(one.stopped_bytes == 0, "session {} is stopped and in a lane", one.id)
     if device.draining is not None:
         _hold(
             all(one.turn is not Turn.RUNNING for one in device.holders),
@@ -101,7 +103,7 @@ def _orders(state: State, device: Device, sessions: list[Session], now: float) -
     waiting = [one for one in sessions if one.turn is Turn.WAITING and one.broken is None]
     _hold(set(waiting) == set(device.waiting), f"{device.id}: those that wait aren't those in the order")
     for one in waiting:
-        _hold(one.waiting_since is not None, f"session {one.id} waits since never")
+        _hold(one.waiting_since is not None, "session {} waits since never", one.id)
     ready = [one for one in waiting if one.residency is Residency.RESIDENT]
     _hold(set(ready) == set(device.ready), f"{device.id}: the ready ones aren't those in the order")
     absent = [one for one in waiting if one.residency is Residency.ABSENT]
@@ -109,10 +111,10 @@ def _orders(state: State, device: Device, sessions: list[Session], now: float) -
     keys = [(state.key(one, now)[0], device.waiting.key(one)[0]) for one in waiting]
     _hold(all(now_ == then for now_, then in keys), f"{device.id}: the order doesn't agree with the policy")
     for one in device.idle:
-        _hold(one.turn is Turn.NONE and one.residency is Residency.RESIDENT, f"session {one.id} isn't idle")
+        _hold(one.turn is Turn.NONE and one.residency is Residency.RESIDENT, "session {} isn't idle", one.id)
 
 
-def _user(state: State, user: User, homes: list[Session], gone: list[Session]) -> None:
+def _user(user: User, homes: list[Session], gone: list[Session]) -> None:
     _hold(homes == list(user.sessions.values()), f"user {user.name}: sessions differ")
     mine = [one for home in homes for one in home.parts]
     held = sum(one.held_bytes for one in (*mine, *gone))
@@ -121,16 +123,20 @@ def _user(state: State, user: User, homes: list[Session], gone: list[Session]) -
     host = sum(one.host_bytes for one in mine)
     _hold(host == user.host_bytes, f"user {user.name}: {host} are in host memory, the books say {user.host_bytes}")
     _hold(all(one.residency in out for one in mine if one.host_bytes), f"user {user.name}: residents in host memory")
-    for device in state.devices.values():
-        active = [one for one in mine if one.device is device and one.turn is not Turn.NONE and one.broken is None]
-        account = device.accounts.get(user)
-        counted = list(account.sessions) if account is not None else []
-        _hold(set(active) == set(counted), f"user {user.name}: those that want {device.id} aren't those that count")
-        weight = sum(one.weight for one in active)
-        _hold(
-            abs(weight - (account.weight if account is not None else 0.0)) < 1e-6,
-            f"user {user.name}: weights on {device.id} differ",
-        )
+
+
+def _accounts(device: Device, sessions: list[Session]) -> None:
+    active = [one for one in sessions if one.turn is not Turn.NONE and one.broken is None]
+    counted = [one for account in device.accounts.values() for one in account.sessions]
+    _hold(set(active) == set(counted), "{}: those that want it aren't those that count", device.id)
+    wanting = [account for account in device.accounts.values() if account.sessions or account.weight]
+    for account in wanting:
+        _hold(all(one.user is account.user for one in account.sessions), "{}: a session counts for another", device.id)
+        weight = sum(one.weight for one in account.sessions)
+        _hold(abs(weight - account.weight) < 1e-6, "user {}: weights on {} differ", account.user.name, device.id)
+    users = [account.user.limits.weight for account in wanting]
+    _hold(len(users) == device.active_users, "{}: {} users want it", device.id, len(users))
+    _hold(abs(sum(users) - device.users_weight) < 1e-6, "{}: weights of users differ", device.id)
 
 
 def _gang(session: Session) -> None:
@@ -150,9 +156,7 @@ def _gang(session: Session) -> None:
 
 def _session(session: Session) -> None:
     moving = session.residency in (Residency.EVICTING, Residency.RESTORING)
-    _hold((session.id in session.device.moving) >= moving, f"session {session.id} moves without a move")
+    _hold((session.id in session.device.moving) >= moving, "session {} moves without a move", session.id)
     if session.growth is not None:
-        _hold(
-            session.turn in (Turn.BLOCKED, Turn.WAITING),
-            f"session {session.id} asks for room while {session.turn.value}",
-        )
+        asks = session.turn in (Turn.BLOCKED, Turn.WAITING)
+        _hold(asks, "session {} asks for room while {}", session.id, session.turn)
