@@ -71,6 +71,8 @@ class Session:
         self.off = False
         #: Whether a framework that computes in threads of its own is there.
         self.pools = False
+        #: Optimizer steps seen, so that an iteration with a step and a batch is counted once.
+        self.steps = 0
         self.waited_s = 0.0
         self._resident = Resident()
         self.rhythm = Rhythm()

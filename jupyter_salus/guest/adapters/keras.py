@@ -30,10 +30,11 @@ def _boundary_callback(base: Any, session: Session) -> Any:
             self._epoch = 0
             self._steps: Optional[int] = None
             self._count: Optional[Any] = None
+            self._done = 0
 
-        def _pass(self) -> None:
+        def _pass(self, iterations: int = 1) -> None:
             waited_s = session.waited_s
-            session.boundary()
+            session.boundary(iterations)
             if session.waited_s != waited_s and hasattr(self._of, "_check_timing"):
                 # Keras 2 would warn that the user's own callbacks are slow.
                 self._of._check_timing = False
@@ -48,13 +49,15 @@ def _boundary_callback(base: Any, session: Session) -> Any:
                 self._count = None
 
         def _batch(self, steps: int) -> None:
+            # With `steps_per_execution` several batches lie between two beginnings.
+            done, self._done = steps - self._done, steps
             if self._count is not None:
                 self._count.done = steps
-            self._pass()
+            self._pass(max(1, done))
 
         def on_train_begin(self, logs: Any = None) -> None:
             steps, epochs = self.params.get("steps"), self.params.get("epochs")
-            self._epoch, self._steps = 0, steps
+            self._epoch, self._steps, self._done = 0, steps, 0
             self._begin(steps * epochs if isinstance(steps, int) and isinstance(epochs, int) else None)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
