@@ -1,6 +1,7 @@
 # The targets do all the set-up, in .venv, and say what the machine lacks instead of installing it.
 #   make lab  [ARGS=…]   JupyterLab on the examples, its kernels taking turns
 #   make demo [ARGS=…]   the examples at the same time, without a browser
+#   make hub  [ARGS=…]   JupyterHub with two users on this machine, at http://127.0.0.1:8000
 #   make test [ARGS=…]   all tests
 #   make check           lint, types, tests, docs: what CI runs
 
@@ -13,10 +14,10 @@ LABEXT := jupyter_salus/labextension
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv labextension native lab demo test lint types check docs wheel test-wheel clean
+.PHONY: help venv labextension native lab demo hub test lint types check docs wheel test-wheel test-lowest clean
 
 help:
-	@sed -n '2,5p' Makefile | sed 's/^# *//'
+	@sed -n '2,6p' Makefile | sed 's/^# *//'
 
 # ---- set-up --------------------------------------------------------------------------------------------------------------
 
@@ -76,6 +77,17 @@ demo: venv
 	$(BIN)/jupyter salus run --device host --output-dir demo-output --overwrite \
 	  examples/keras_digits.ipynb examples/numpy_digits.ipynb examples/interactive_digits.ipynb $(ARGS)
 
+# JupyterHub's proxy; npm puts it into the environment.
+HUB_PROXY := $(VENV)/hub-proxy/node_modules/.bin/configurable-http-proxy
+
+$(HUB_PROXY): | $(BIN)/python
+	@command -v npm >/dev/null || { echo "cannot start a hub: its proxy needs npm (Node.js 20 or later)"; exit 1; }
+	npm install --prefix $(VENV)/hub-proxy --no-audit --no-fund --loglevel=error 'configurable-http-proxy@^5'
+
+hub: venv $(HUB_PROXY)
+	@echo "Sign in at http://127.0.0.1:8000 as ada, grace or admin, password salus"
+	SALUS_HUB_PROXY=$(CURDIR)/$(HUB_PROXY) $(BIN)/python -m jupyterhub -f examples/hub/jupyterhub_config.py $(ARGS)
+
 # ---- checks --------------------------------------------------------------------------------------------------------------
 
 test: venv
@@ -104,6 +116,10 @@ wheel: venv
 # The wheel in an environment that has nothing but what it asks for, with the newest versions that the index has.
 test-wheel: venv
 	JUPYTER_SALUS_TEST_CLEAN=1 $(BIN)/python -m pytest tests/packaging $(ARGS)
+
+# The same with the oldest versions that pyproject.toml allows.
+test-lowest: venv
+	JUPYTER_SALUS_TEST_LOWEST=1 $(BIN)/python -m pytest tests/packaging $(ARGS)
 
 clean:
 	rm -rf build dist docs/_build demo-output .mypy_cache .pytest_cache .ruff_cache $(LABEXT)/lib $(LABEXT)/dist

@@ -29,7 +29,9 @@ class SpawnHook:
     """For `c.Spawner.pre_spawn_hook`. The hub must reach the backend's admin socket: it runs as root or in its group.
 
     `socket`: the backend's user socket, if not the system's. `containers`: servers run in containers of this host, each
-    user's with a socket of their own; needs a spawner with `volumes` as DockerSpawner has them. `limits_of(user)`: further
+    user's with a socket of their own; needs a spawner with `volumes` as DockerSpawner has them. `by_path`: servers run as one
+    Unix user, so each is told the path of its user's socket; the users can reach one another's then, if they mean to.
+    `account_of(name)`: the Unix account of a hub user, where it isn't called as the user is. `limits_of(user)`: further
     limits by field, as in the limits file; `user` is the hub's, with `name` and `groups`.
     """
 
@@ -37,10 +39,14 @@ class SpawnHook:
         self,
         socket: str = _SOCKET,
         containers: bool = False,
+        by_path: bool = False,
+        account_of: Callable[[str], str] | None = None,
         limits_of: Callable[[Any], Mapping[str, Any]] | None = None,
     ) -> None:
         self.socket = socket
         self.containers = containers
+        self.by_path = by_path
+        self.account_of = account_of
         self.limits_of = limits_of
 
     async def __call__(self, spawner: Any) -> None:
@@ -49,12 +55,16 @@ class SpawnHook:
         said: dict[str, Any] = {"groups": sorted(group.name for group in user.groups)}
         if self.limits_of is not None:
             said["limits"] = dict(self.limits_of(user))
-        if self.containers:
+        if self.containers or self.by_path:
             said["socket"] = True
-        else:
-            spawner.environment = {**spawner.environment, "JUPYTER_SALUS_SOCKET": self.socket}
+        if not self.containers:
+            own = os.path.join(directory_of(self.socket, user.name), SOCKET_NAME)
+            spawner.environment = {
+                **spawner.environment,
+                "JUPYTER_SALUS_SOCKET": own if self.by_path else self.socket,
+            }
         try:
-            told = await self._tell(user.name, said)
+            told = await self._tell(self.account_of(user.name) if self.account_of else user.name, said)
         except SalusError as error:
             spawner.log.warning("Salus: %s; the kernels of %s start as plain ones until it is there", error, user.name)
             return

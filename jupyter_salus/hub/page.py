@@ -79,6 +79,8 @@ class IndexPage(SalusPage):
             said=self.get_query_argument("said", ""),
             wrong=self.get_query_argument("wrong", ""),
             name=self.current_user["name"],
+            # A script's request carries it even where it changes nothing, as everywhere in a hub.
+            xsrf=self.xsrf_token.decode(),
             prefix=self.settings["prefix"],
         )
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 
-def size(amount: int | None) -> str:
-    """Bytes in binary units; nothing known or no limit: a dash."""
-    if amount is None:
-        return "–"
+def size(amount: int) -> str:
+    """Bytes in binary units."""
     figure, unit = float(amount), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if abs(figure) < 1000:
@@ -27,9 +24,4 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def limit(value: Any) -> str:
-    """A number that may be no limit."""
-    return "–" if value is None else f"{value:g}"
-
-
-WORDS: dict[str, Callable[..., str]] = {"size": size, "duration": duration, "limit": limit}
+WORDS: dict[str, Callable[..., str]] = {"size": size, "duration": duration}

@@ -10,7 +10,11 @@ async function refresh() {
     return;
   }
   try {
-    const answer = await fetch(document.body.dataset.table, { credentials: 'same-origin', redirect: 'error' });
+    const answer = await fetch(document.body.dataset.table, {
+      credentials: 'same-origin',
+      headers: { 'X-XSRFToken': document.body.dataset.xsrf },
+      redirect: 'error'
+    });
     if (!answer.ok) {
       throw new Error(`the service answered ${answer.status}`);
     }

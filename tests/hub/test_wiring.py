@@ -1,0 +1,146 @@
+"""The configuration files of the how-to pages: each is loaded by the hub's own loader, its spawner made, its hook called."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+from traitlets.utils.importstring import import_item
+
+from jupyter_salus.backend.daemon.app import BackendApp
+from jupyter_salus.backend.daemon.limits import read
+from jupyter_salus.hub import NodeMount, SpawnHook
+from jupyter_salus.protocol.doors import directory_of
+from tests.hub.conftest import Shared
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "hub"
+SPAWNERS = {
+    "local": "jupyterhub.spawner.LocalProcessSpawner",
+    "sudo": "sudospawner.SudoSpawner",
+    "systemd": "systemdspawner.SystemdSpawner",
+    "docker": "dockerspawner.DockerSpawner",
+    "batch": "batchspawner.SlurmSpawner",
+    "kubernetes": "kubespawner.KubeSpawner",
+    # It sets no spawner: TLJH's own configuration has done so.
+    "tljh": "systemdspawner.SystemdSpawner",
+}
+
+
+#: KubeSpawner looks for a cluster when it is made; it is asked nothing.
+NO_CLUSTER = """
+current-context: none
+contexts: [{name: none, context: {cluster: none, user: none}}]
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: none, user: {}}]
+"""
+
+
+def loaded(name: str) -> Config:
+    return PyFileConfigLoader(f"{name}_config.py", path=str(EXAMPLES)).load_config()
+
+
+def spawner_of(name: str, config: Config) -> Any:
+    """The spawner that the configuration makes. Its own checks of every trait have passed then."""
+    cls = import_item(SPAWNERS[name])
+    user = SimpleNamespace(
+        name="ada", groups=[SimpleNamespace(name="course")], id=1, url="/user/ada/", escaped_name="ada"
+    )
+    hub = SimpleNamespace(
+        public_host="", base_url="/hub/", api_url="http://127.0.0.1:8081/hub/api", url="/hub/", port=8081
+    )
+    # Else it would ask a cluster for its pods.
+    more = {"_mock": True} if name == "kubernetes" else {}
+    return cls(config=config, user=user, hub=hub, log=logging.getLogger("spawner"), **more)
+
+
+@pytest.mark.parametrize("name", SPAWNERS)
+async def test_each_pages_file_makes_its_spawner_and_uses_our_manager(
+    name: str, caplog, monkeypatch, short_tmp: Path
+) -> None:
+    (short_tmp / "kube").write_text(NO_CLUSTER)
+    monkeypatch.setenv("KUBECONFIG", str(short_tmp / "kube"))  # read when the spawner's module is loaded
+    pytest.importorskip(SPAWNERS[name].split(".")[0], reason=f"{SPAWNERS[name]} isn't installed")
+    config = loaded(name)
+    assert config.JupyterHub.get("spawner_class", SPAWNERS[name]) == SPAWNERS[name]
+    spawner = spawner_of(name, config)
+    assert "--ServerApp.kernel_manager_class=jupyter_salus.Manager" in spawner.args
+    known = {trait for cls in type(spawner).__mro__ if hasattr(cls, "class_traits") for trait in cls.class_traits()}
+    for section in {cls.__name__ for cls in type(spawner).__mro__} & config.keys():
+        assert set(config[section]) <= known, section
+    assert "not recognized" not in caplog.text
+
+
+def test_the_kubernetes_hook_mounts_the_users_own_directory_alone() -> None:
+    spawner = SimpleNamespace(
+        user=SimpleNamespace(name="ada@example.org"),
+        volumes=[{"name": "home"}],
+        volume_mounts=[],
+        environment={"A": "b"},
+    )
+    for _ in range(2):  # a server that is started again has it once
+        NodeMount()(spawner)
+    path = "/run/jupyter-salus/users/ada_40example_2eorg"
+    assert spawner.volumes == [
+        {"name": "home"},
+        {"name": "jupyter-salus", "hostPath": {"path": path, "type": "DirectoryOrCreate"}},
+    ]
+    assert spawner.volume_mounts == [{"name": "jupyter-salus", "mountPath": "/run/jupyter-salus", "readOnly": True}]
+    assert spawner.environment == {"A": "b", "JUPYTER_SALUS_SOCKET": "/run/jupyter-salus/backend.sock"}
+
+
+async def test_the_docker_hook_has_a_socket_made_and_mounts_its_directory(shared: Shared) -> None:
+    spawner = SimpleNamespace(
+        user=SimpleNamespace(name="ada", groups=[SimpleNamespace(name="course")]),
+        volumes={"home": "/home"},
+        environment={},
+        log=logging.getLogger("spawner"),
+    )
+    await SpawnHook(socket=shared.path, containers=True, limits_of=lambda user: {"weight": 3})(spawner)
+    directory = directory_of(shared.path, "ada")
+    assert spawner.volumes == {"home": "/home", directory: {"bind": "/run/jupyter-salus", "mode": "ro"}}
+    shared.contained(f"{directory}/backend.sock", 23456, session="d1").hear("welcome")
+    with shared.client(admin=True) as admin:
+        row = next(row for row in admin.ask("users")["users"] if row["name"] == "ada")
+    assert (row["groups"], row["limits"]["weight"], row["limits"]["max_priority"]) == (["course"], 3, "normal")
+
+
+async def test_a_backend_that_is_not_there_keeps_no_server_from_starting(short_tmp: Path, caplog) -> None:
+    spawner = SimpleNamespace(
+        user=SimpleNamespace(name="ada", groups=[]), environment={}, log=logging.getLogger("spawner")
+    )
+    await SpawnHook(socket=str(short_tmp / "b.sock"))(spawner)
+    assert "the kernels of ada start as plain ones" in caplog.text
+
+
+def test_the_daemonset_shares_the_hosts_processes_and_starts_a_backend_with_options_that_there_are() -> None:
+    limits, daemonset = yaml.safe_load_all((EXAMPLES / "daemonset.yaml").read_text("utf-8"))
+    pod = daemonset["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert pod["hostPID"] is True
+    assert daemonset["spec"]["selector"]["matchLabels"] == daemonset["spec"]["template"]["metadata"]["labels"]
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert set(mounts) == {one["name"] for one in pod["volumes"]}
+    app = BackendApp()
+    app.parse_command_line(container["args"])
+    assert (app.socket, app.shared, app.device) == (f"{mounts['run']}/backend.sock", True, "cuda")
+    assert app.limits == f"{mounts['limits']}/limits.toml"
+    assert "limits.toml" in limits["data"]
+    BackendApp.clear_instance()
+
+
+def test_the_limits_files_of_the_pages_can_be_read(short_tmp: Path) -> None:
+    assert read(EXAMPLES / "limits.toml").of("ada", ["course"]).weight == 2
+    limits, _ = yaml.safe_load_all((EXAMPLES / "daemonset.yaml").read_text("utf-8"))
+    file = short_tmp / "limits.toml"
+    file.write_text(limits["data"]["limits.toml"])
+    assert read(file).of("ada", []).max_sessions == 10
+
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount as a container does")
