@@ -192,6 +192,7 @@ class BackendApp(JupyterApp):
             admin_gid=gid,
             names_told=self.tell_user_names or not shared,
             inherited=inherited,
+            alert=self.unmanaged_use == "alert",
             limits=Path(self.limits).absolute() if self.limits else None,
         )
 

@@ -41,6 +41,7 @@ from ..core.events import DeadlineReached, Event, IterationsFinished, PolicyChan
 from ..core.scheduler import Scheduler
 from ..devices.base import Device
 from .admin import Admin
+from .bypass import Bypass
 from .chronicle import Chronicle, Mentioned
 from .clock import Clock
 from .connections import Connection
@@ -113,6 +114,7 @@ class Backend:
         self.words = Words(self.chronicle, self._mentioned)
         members = Members(state / journal_name(address, "members"), log)
         self.shares = Shares(sharing.limits, members, self.records, clock.now, self.loop.tell, log)
+        self.bypass = Bypass(self.records, lambda: self.connections, clock.wall, sharing.alert, log)
         self.admin = Admin(self.shares, self.listening, lambda: self.connections, log)
         self.metrics = Metrics()
         self.history = History()
@@ -147,7 +149,9 @@ class Backend:
     def _guarding(self, config: Config, host_memory_bytes: int) -> Guards:
         """The parts that speak with guards, put together."""
         tell, clock, log, look = self.loop.tell, self.clock, self.log, self.sampling.look_at
-        rooms = Rooms(self.devices, self.records, clock, self.loop.scheduler.may_hold, tell, look, log)
+        rooms = Rooms(
+            self.devices, self.records, clock, self.loop.scheduler.may_hold, self._free_bytes, tell, look, log
+        )
         gates = Gates(config, clock, rooms, tell, self._note, log)
         rooms.want_turn = gates.want
         transfers = Transfers(self.devices, gates, HostMemory(host_memory_bytes), tell, look, log)
@@ -166,8 +170,13 @@ class Backend:
         self.guests.gates, self.guests.outlived, self.guests.unguarded = gates, guards.outlived, guards.closed
         return guards
 
+    def _free_bytes(self, device: str) -> int:
+        rows = self.loop.scheduler.snapshot(self.clock.now()).devices
+        return next((row.free_bytes for row in rows if row.id == device), 0)
+
     def _listed(self, device: str, amounts: Mapping[int, int]) -> None:
         self.guards.listed(device, amounts)
+        self.bypass.listed(device, amounts)
 
     def _note(self, core_id: str, text: str) -> None:
         """Something about a session that no event of the core says."""
@@ -353,9 +362,12 @@ class Backend:
                 return {"path": str(self.journal.path), "entries": entries}
             case "users":
                 self.feed.refresh()
-                return {"users": self.shares.rows(None if connection.admin else connection.owner.name)}
+                rows = self.shares.rows(None if connection.admin else connection.owner.name)
+                return {"users": [{**row, "unmanaged_bytes": self.bypass.bytes_of(row["name"])} for row in rows]}
             case "about":
-                return {"powers": powers().text, "unseen_peers": self._unseen(), "shared": self.sharing.everybody}
+                viewer = None if connection.admin else connection.owner
+                about = {"powers": powers().text, "shared": self.sharing.everybody, "unseen_peers": self._unseen()}
+                return {**about, "unmanaged": self.bypass.rows(viewer)}
             case "metrics":
                 return self.metrics.body(
                     sessions=len(self.records.by_core),

@@ -46,13 +46,15 @@ class Door:
 class Sharing:
     """How a backend serves several users. `everybody`: all local users reach the user door, not the backend's own alone.
     `admin_gid`: a group whose members reach the admin door. `names_told`: users see each other's names. `inherited`:
-    sockets that listen already, made by the service manager. `limits`: the file of shares and limits."""
+    sockets that listen already, made by the service manager. `limits`: the file of shares and limits. `alert`:
+    what uses a device without a session is warned of in the log."""
 
     everybody: bool = False
     admin_gid: int | None = None
     names_told: bool = True
     inherited: tuple[socket.socket, ...] = ()
     limits: Path | None = None
+    alert: bool = False
 
 
 ALONE = Sharing()
