@@ -50,6 +50,8 @@ class Enrolment:
     unmanaged: str | None = None
     unguarded: str | None = None
     ended: bool = False
+    #: Where the backend put it, as it answered the announcement: `device`, `uuid`, and `among` how many; empty: not said.
+    device: dict[str, Any] = field(default_factory=dict)
     _said: _Said = field(default_factory=_Said)
     _speaking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -87,7 +89,7 @@ class Enrolment:
             return
         if said.incarnation != self.incarnation:
             incarnation, notebook = self.incarnation, self.notebook
-            await peer.request(
+            self.device = await peer.request(
                 Announce,
                 session=self.session,
                 token=self.token,

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 #: Holds nothing but the boot module, so that nothing else of this package can be imported by way of PYTHONPATH.
 BOOT_DIRECTORY = str(Path(__file__).parent.parent / "guest" / "boot")
@@ -78,6 +78,12 @@ def variables(
 def variables_of_guard(socket: str, session: str) -> Mapping[str, str]:
     """What the guard finds in the environment of a kernel that no guest can be put into."""
     return {"JUPYTER_SALUS_SOCKET": socket, "JUPYTER_SALUS_SESSION": session}
+
+
+def place(environment: MutableMapping[str, str], device: Mapping[str, Any]) -> None:
+    """Have the kernel see the GPU that the backend put it on, where there are several and its user chose none."""
+    if device.get("among", 1) > 1 and device.get("uuid") and "CUDA_VISIBLE_DEVICES" not in environment:
+        environment["CUDA_VISIBLE_DEVICES"] = str(device["uuid"])
 
 
 def _module_at(command: Sequence[str]) -> int | None:

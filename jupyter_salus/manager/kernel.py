@@ -18,7 +18,7 @@ from traitlets import Bool, Unicode, observe
 from traitlets.config import LoggingConfigurable
 
 from .enrolment import Enrolment
-from .injection import Door, door_of, injected, prepend_boot_directory, variables, variables_of_guard
+from .injection import Door, door_of, injected, place, prepend_boot_directory, variables, variables_of_guard
 from .link import Link
 from .names import Notebook, at_start
 from .offer import offer
@@ -143,6 +143,8 @@ class SalusKernelManagerMixin(LoggingConfigurable):
             command = injected(command)
         if not await link.bring(enrolment):
             self.log.warning("Salus: kernel %s starts as a plain one for now: %s", self._salus_id, link.problem)
+        else:
+            place(environment, enrolment.device)
         return command
 
     def _salus_variables(self, link: Link, enrolment: Enrolment) -> dict[str, str]:

@@ -15,7 +15,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from .enrolment import Enrolment
-from .injection import Door, door_of, injected, prepend_boot_directory, variables, variables_of_guard
+from .injection import Door, door_of, injected, place, prepend_boot_directory, variables, variables_of_guard
 from .kernel import SalusKernelManagerMixin
 from .link import Link
 from .names import Notebook, at_start
@@ -105,6 +105,8 @@ class SalusProvisioner(LocalProvisioner):
             environment.update(variables_of_guard(link.address.path, enrolment.session))
         if not await link.bring(enrolment):
             self.log.warning("Salus: kernel %s starts as a plain one for now: %s", self.kernel_id, link.problem)
+        else:
+            place(environment, enrolment.device)
 
     def _notebook(self, environment: dict[str, str]) -> Notebook:
         """nbclient tells no name: the program that starts the kernel stands in for it."""

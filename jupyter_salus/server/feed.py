@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -49,7 +50,7 @@ class Feed:
         log: logging.Logger,
     ) -> None:
         self.address = address
-        self.held = HeldState(here)
+        self.held = HeldState(here, self._rules)
         self.log = log
         self._notebooks = notebooks
         self._tell = tell
@@ -133,7 +134,15 @@ class Feed:
     async def fresh(self) -> Row:
         """The state as the backend tells it now, which the events may not have told yet."""
         state = await self.request(Ask, what="state")
-        return {**state, "sessions": [self.held.dressed(row) for row in state.get("sessions", ())]}
+        return {
+            **state,
+            "devices": self.held.offered(state.get("devices", ())),
+            "sessions": [self.held.dressed(row) for row in state.get("sessions", ())],
+        }
+
+    def _rules(self) -> bool:
+        """Whether this server's user reaches the backend's admin socket."""
+        return self.address is not None and os.access(self.address.admin_path, os.W_OK)
 
     # ---- the subscription ----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ answer is encoded once for each revision, however many tabs ask for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..manager.names import Notebook
@@ -15,12 +15,16 @@ from ..protocol.messages import StateChanged
 
 Row = dict[str, Any]
 
+#: What a device's policy can be, as the backend knows them.
+POLICIES = ("fair", "fifo", "srtf", "pack", "priority")
+
 
 class HeldState:
-    """Empty until the first change, which is whole."""
+    """Empty until the first change, which is whole. `rules`: whether this server's user may set policies; None: not told."""
 
-    def __init__(self, here: Callable[[str], bool]) -> None:
+    def __init__(self, here: Callable[[str], bool], rules: Callable[[], bool] | None = None) -> None:
         self._here = here
+        self._rules = rules
         self.revision = 0
         self.as_of = 0.0
         self.backend: Row = {}
@@ -50,7 +54,7 @@ class HeldState:
         if change.backend is not None:
             self.backend = dict(change.backend)
         if change.devices is not None:
-            self.devices = [dict(row) for row in change.devices]
+            self.devices = self.offered(change.devices)
         if change.lanes is not None:
             self.lanes = [dict(row) for row in change.lanes]
         self._encoded = None
@@ -69,6 +73,13 @@ class HeldState:
         known = self._notebooks.get(str(kernel_id)) if here else None
         named = {} if known is None else {"name": known.name, "path": known.path}
         return {**row, **named, "here": here}
+
+    def offered(self, devices: Iterable[Mapping[str, Any]]) -> list[Row]:
+        """The devices' rows with the policies that may be chosen from here: all of them, or none."""
+        if self._rules is None:
+            return [dict(row) for row in devices]
+        policies = list(POLICIES) if self._rules() else []
+        return [{**row, "policies": policies} for row in devices]
 
     def session(self, id: str) -> Row | None:
         """The row of one session, None where there is no such one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -284,7 +285,7 @@ class JupyterServer:
         command.append(f"--IdentityProvider.token={self.token}")
         if manager is not None:
             command.append(f"--ServerApp.kernel_manager_class={manager}")
-        with self.log.open("wb") as log:
+        with self.log.open("wb") as log, _heeding_interrupts():
             self.process = subprocess.Popen(
                 [*command, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.root
             )
@@ -304,7 +305,11 @@ class JupyterServer:
             except (OSError, ValueError, requests.RequestException):
                 return False
 
-        wait_for(answers, "the server to answer")
+        try:
+            wait_for(answers, "the server to answer")
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def url(self, path: str) -> str:
@@ -354,6 +359,19 @@ class JupyterServer:
         """Ctrl-C without a terminal, as a hub does it, and SIGTERM."""
         self.http.close()
         end(self.process)
+
+
+@contextlib.contextmanager
+def _heeding_interrupts() -> Iterator[None]:
+    """A shell starts what runs in its background with SIGINT ignored, and so would our children be."""
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def children(pid: int) -> list[int]:

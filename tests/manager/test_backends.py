@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ from jupyter_salus.manager.enrolment import Enrolment
 from jupyter_salus.manager.link import Link, link_to
 from jupyter_salus.manager.names import Notebook
 from jupyter_salus.protocol.address import find
+from jupyter_salus.protocol.client import Client
 from tests.manager.kernels import Kernels
 from tests.manager.running import Backend, JupyterServer, Talk, alive, wait_for
 
@@ -53,6 +55,31 @@ def test_the_users_own_backend_is_started_and_started_again(own_link: Link):
     os.kill(first, signal.SIGKILL)
     second = _pid(own_link, other_than=first)
     assert not alive(first) and alive(second)
+
+
+async def test_a_backend_that_died_with_another_servers_unit_is_replaced_and_knows_the_kernels_here(
+    own_link: Link, kernels: Kernels
+):
+    """Whoever started it, it serves all servers of the user; those that are left start the next one."""
+    manager = kernels.manager(salus_socket="")
+    assert manager.salus_link is own_link
+    kernel_id = await manager.start_kernel()
+    first = await asyncio.to_thread(_pid, own_link)
+    await asyncio.to_thread(wait_for, lambda: _known(own_link.address.path, kernel_id), "the session")
+    os.kill(first, signal.SIGKILL)
+    await asyncio.to_thread(_pid, own_link, first)
+    await asyncio.to_thread(wait_for, lambda: _known(own_link.address.path, kernel_id), "the session at the next one")
+    assert await kernels.run(manager, kernel_id, "1 + 1") == "2"
+
+
+def _known(socket: str, kernel_id: str) -> bool:
+    """Whether the backend knows the kernel and its guest: bytes are counted from then on."""
+    try:
+        with Client(socket) as client:
+            rows = client.ask("state")["sessions"]
+    except BackendGone:
+        return False
+    return any(row["id"] == kernel_id and row["persistent_bytes"] > 0 for row in rows)
 
 
 def test_a_configured_address_is_never_served_by_a_backend_of_ours(short_tmp: Path):

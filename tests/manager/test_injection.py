@@ -12,6 +12,7 @@ from jupyter_salus.manager.injection import (
     EXTENSION_ARGUMENT,
     door_of,
     injected,
+    place,
     prepend_boot_directory,
     variables,
 )
@@ -71,6 +72,19 @@ def test_an_empty_pythonpath_gets_no_empty_part():
 def test_the_boot_directory_holds_the_boot_module_and_no_package_of_ours():
     found = {path.name for path in Path(BOOT_DIRECTORY).iterdir() if path.name != "__pycache__"}
     assert found == {"_jupyter_salus_boot.py"}
+
+
+def test_among_several_gpus_a_kernel_sees_the_one_it_was_put_on_unless_its_user_chose():
+    several = {"device": "gpu:1", "uuid": "GPU-b", "among": 2}
+    for environment, device, seen in (
+        ({}, several, "GPU-b"),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, several, "0"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, several, ""),
+        ({}, {**several, "among": 1}, None),
+        ({}, {}, None),
+    ):
+        place(environment, device)
+        assert environment.get("CUDA_VISIBLE_DEVICES") == seen
 
 
 def test_a_kernel_without_a_notebook_gets_no_path():

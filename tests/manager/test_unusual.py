@@ -12,6 +12,7 @@ from jupyter_server._tz import utcnow
 from tornado import web
 
 from jupyter_salus.manager.injection import EXTENSION_ARGUMENT
+from jupyter_salus.server.routes import BASE, ROUTES
 from tests.manager.kernels import Kernels
 from tests.manager.running import HOLD, WANT, Backend, JupyterServer, Talk, command_line, wait_for
 
@@ -22,6 +23,16 @@ c.AsyncMultiKernelManager.use_pending_kernels = True
 c.MappingKernelManager.transport_encryption = "required"
 c.KernelManager.transport = "ipc"
 c.KernelManager.shutdown_wait_time = 2
+
+from jupyter_server.auth import Authorizer
+
+class Looks(Authorizer):
+    "Who may look on, and change nothing of Salus."
+
+    def is_authorized(self, handler, user, action, resource):
+        return resource != "salus" or action == "read"
+
+c.ServerApp.authorizer_class = Looks
 """
 
 
@@ -52,6 +63,16 @@ def test_pending_kernels_over_ipc_below_an_escaped_base_url_are_sessions(unusual
     unusual.shut_down(kernel_id)
     backend.without(kernel_id)
     assert "12345" in unusual.log.read_text(), "the base class's cull setting is in force"
+
+
+def test_who_may_only_look_on_changes_nothing(unusual: JupyterServer):
+    assert wait_for(lambda: unusual.request("GET", f"{BASE}/state"), "the state").status_code == 200
+    for route in ROUTES:
+        for verb in route.verbs:
+            if verb.access == "write":
+                answer = unusual.request(verb.method, BASE + route.path.replace("{id}", "any"), json={})
+                assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), route.path
+                assert answer.json()["message"].startswith("cannot")
 
 
 def test_an_interrupt_of_a_pending_kernel_is_no_error_of_the_servers(unusual: JupyterServer, backend: Backend):

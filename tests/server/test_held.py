@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from jupyter_salus.backend.daemon import verbs
 from jupyter_salus.manager.names import Notebook
 from jupyter_salus.protocol.codec import from_wire
 from jupyter_salus.protocol.messages import StateChanged
-from jupyter_salus.server.held import HeldState, merged
+from jupyter_salus.server.held import POLICIES, HeldState, merged
 
 WIRE = Path(__file__).parent.parent / "wire"
 
@@ -49,6 +50,14 @@ def test_here_is_what_this_server_says_and_not_what_the_backend_says(whole: Stat
     held = HeldState(here=lambda kernel_id: kernel_id == mine)
     held.apply(whole)
     assert [row["id"] for row in held.sessions() if row["here"]] == [mine]
+
+
+def test_devices_offer_the_policies_that_may_be_chosen_from_here(whole: StateChanged):
+    assert set(POLICIES) == set(verbs.POLICIES)
+    for may, offered in ((True, list(POLICIES)), (False, [])):
+        held = HeldState(here=lambda _: False, rules=lambda may=may: may)  # type: ignore[misc]
+        held.apply(whole)
+        assert [device["policies"] for device in held.body()["devices"]] == [offered] * len(held.devices)
 
 
 def test_changed_rows_replace_the_old_ones_in_place(whole: StateChanged, next_change: StateChanged):

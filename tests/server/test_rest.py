@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import requests
 
+from jupyter_salus.server.held import POLICIES
 from jupyter_salus.server.requests import MAX_BODY_BYTES
 from jupyter_salus.server.routes import BASE, ROUTES
 from tests.manager.running import PATIENCE_S, Backend, JupyterServer, Talk, wait_for
@@ -58,6 +59,7 @@ def test_the_state_has_the_session_and_its_device(server: JupyterServer, session
     assert row["here"] and row["own"] and row["path"] == "a/rest.ipynb"
     assert [device["id"] for device in state["devices"]] == [row["device"]]
     assert state["backend"]["healthy"]
+    assert set(state["devices"][0]["policies"]) == set(POLICIES), "the user's own backend lets its user choose"
 
 
 def _state_with(server: JupyterServer, session: str) -> Any:
@@ -156,7 +158,8 @@ def test_verbs_that_cannot_be_done_now_say_why(server: JupyterServer, session: s
 def test_a_users_own_backend_lets_the_server_change_a_devices_policy(server: JupyterServer, session: str):
     device = api(server, "GET", "/state")["devices"][0]["id"]
     try:
-        assert api(server, "PATCH", f"/devices/{device}", json={"policy": "fifo"})["policy"] == "fifo"
+        changed = api(server, "PATCH", f"/devices/{device}", json={"policy": "fifo"})
+        assert changed["policy"] == "fifo" and "fifo" in changed["policies"]
     finally:
         assert api(server, "PATCH", f"/devices/{device}", json={"policy": "fair"})["policy"] == "fair"
     assert api(server, "PATCH", f"/devices/{device}", 400, json={"policy": "mine"})["code"] == "bad_value"
