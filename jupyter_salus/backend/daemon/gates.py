@@ -30,6 +30,8 @@ DRAIN_S = 5.0
 TRIES = 3
 #: Outside cells: a turn's shortest and longest rest, and how soon a touch comes "at once".
 REST_S, LONGEST_REST_S, AT_ONCE_S = 0.1, 5.0, 0.05
+#: So long after an interrupt calls pass: an operation of a framework is several.
+PASS_S = 2.0
 #: Longest pause between two attempts to end a turn whose cell is over.
 LONGEST_PAUSE_S = 16.0
 
@@ -61,6 +63,8 @@ class Gates:
         """A call waits at a gate."""
         guard.wants = True
         if session.record.epoch is None:
+            if session.passes_until is not None and self._clock.now() < session.passes_until:
+                self._pass(session, guard)
             soon = self._clock.now() - session.rested_at < AT_ONCE_S
             session.rest_s = min(session.rest_s * 2, LONGEST_REST_S) if soon else REST_S
             self.want(session)
@@ -119,7 +123,8 @@ class Gates:
         record = session.record
         record.epoch = session.last_epoch = decision.epoch
         record.touched = True
-        session.waiting = session.revoked = session.passed = False
+        session.waiting = session.revoked = False
+        session.passes_until = None
         session.peak_bytes = session.device_bytes
         ticket, session.guest_ticket = session.guest_ticket, None
         if record.connection is not None:
@@ -157,6 +162,8 @@ class Gates:
 
     def cells_ended(self, session: Guarded) -> None:
         """The last open cell ended."""
+        if session.passes_until is not None:
+            session.passes_until = self._clock.now()  # what was interrupted is over
         if session.record.epoch is not None:
             self.close(session, stopped=False)
 
@@ -382,14 +389,21 @@ class Gates:
             self._withdraw(session)
 
     def interrupt(self, session: Guarded) -> None:
-        """End the waits of all threads: those for room at once, that for a turn by letting one call pass, which returns
-        its true result; the interrupt follows it. Only one between two turns."""
+        """End the waits of all threads: those for room at once, that for a turn by letting the calls pass that a
+        framework makes before Python can raise: they return their true results. Only once between two turns."""
         for guard in session.connected():
             assert guard.connection is not None
             guard.connection.say(Interrupt())
-            if guard.wants and session.record.epoch is None and not session.passed and not guard.evicted_bytes:
-                session.passed = True
-                guard.connection.say(OpenGate(max(session.last_epoch, 1), calls=1, granted_bytes=guard.granted_bytes))
+        if session.record.epoch is None and session.passes_until is None:
+            session.passes_until = self._clock.now() + PASS_S
+            for guard in session.connected():
+                if guard.wants:
+                    self._pass(session, guard)
+
+    def _pass(self, session: Guarded, guard: Guard) -> None:
+        if guard.connection is not None and not guard.evicted_bytes:
+            granted = self._rooms.once(session, guard)
+            guard.connection.say(OpenGate(max(session.last_epoch, 1), calls=1, granted_bytes=granted))
 
     def _said(self, event: Event) -> None:
         try:

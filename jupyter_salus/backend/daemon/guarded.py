@@ -147,8 +147,8 @@ class Guarded:
     #: The last turn's epoch, for what is said to guards after it.
     last_epoch: int = 0
     revoked: bool = False
-    #: The one call that an interrupt lets pass was let pass since the last turn.
-    passed: bool = False
+    #: Until when an interrupt lets calls pass without a turn; once between two turns.
+    passes_until: float | None = None
     closing: Closing | None = None
     #: Closings that failed in a row.
     failures: int = 0

@@ -27,7 +27,8 @@ REFUSALS, REFUSED_S = 3, 2.0
 
 
 class Rooms:
-    """`may_hold(session)`: what the core's books allow it on its device. `look(device)` measures the device again."""
+    """`may_hold(session)`: what the core's books allow it on its device; `free(device)`: what they have for anybody.
+    `look(device)` measures the device again."""
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class Rooms:
         records: Records,
         clock: Clock,
         may_hold: Callable[[str], int],
+        free: Callable[[str], int],
         tell: Callable[[Event], None],
         look: Callable[[str], Awaitable[bool]],
         log: logging.Logger,
@@ -43,6 +45,7 @@ class Rooms:
         self._records = records
         self._clock = clock
         self._may_hold = may_hold
+        self._free = free
         self._tell = tell
         self._look = look
         self._log = log
@@ -60,6 +63,10 @@ class Rooms:
             if one is not guard and not one.shut
         )
         return guard.here_bytes + max(self._slack(session) - others, 0)
+
+    def once(self, session: Guarded, guard: Guard) -> int:
+        """What a guard may hold for the one call that an interrupt lets pass without a turn."""
+        return guard.here_bytes + self._free(session.record.device)
 
     def figures(self, session: Guarded) -> tuple[int | None, int]:
         """What the session is told of its device: the most that it has, where that isn't the driver's own figure, and
@@ -83,6 +90,12 @@ class Rooms:
         """A thread waits for room."""
         guard.heard(said)
         guard.requests[said.ticket] = Request(max(said.bytes, 1), said.what[:40])
+        passes = session.passes_until
+        if session.record.epoch is None and passes is not None and self._clock.now() < passes:
+            # It is of a call that an interrupt let pass: that one is to end now.
+            self._refuse(
+                guard, said.ticket, "cannot give memory in an interrupted call: it waits for its session's turn"
+            )
         self.pump(session)
 
     def withdrawn(self, session: Guarded, guard: Guard, ticket: int) -> None:
