@@ -65,6 +65,7 @@ def examine(socket: str | None) -> Iterator[Finding]:
     yield _processes()
     yield _driver()
     yield _guard()
+    yield from _surroundings(socket)
     yield _manager_class()
 
 
@@ -190,6 +191,20 @@ def _guard() -> Finding:
     compiler = shutil.which("cc") or shutil.which("gcc")
     why = "not built, though there is a compiler" if compiler else "not built: there was no C compiler"
     return Finding("guard", "note", f"{why}; without it sessions on a GPU are plain: turns at boundaries only")
+
+
+def _surroundings(socket: str | None) -> Iterator[Finding]:
+    """What keeps a shared backend and kernels from one another: rights, pid namespaces, SELinux, mounts."""
+    from ..hub.surroundings import surroundings
+
+    try:
+        address = find(os.environ, socket)
+    except SalusError:
+        return  # told with the address already
+    package = Path(__file__).parent.parent
+    loaded = [*sorted((package / "native").glob("*guard*.so")), package / "guest" / "__init__.py"]
+    for about, level, text in surroundings(address, loaded):
+        yield Finding(about, level, text)
 
 
 def _manager_class() -> Finding:
