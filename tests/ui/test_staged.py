@@ -214,6 +214,15 @@ def test_a_device_offers_the_policies_that_the_server_lets_through(sidebar: Side
     expect(sidebar.panel.locator("[data-device=gpu1] select")).to_have_count(0)
 
 
+def test_a_session_without_a_guard_says_what_it_lacks_and_why(sidebar: Sidebar, stage: Stage) -> None:
+    why = "cannot preload the guard: the kernel's Python is linked statically"
+    stage.change({"id": id_of(stage, "train.ipynb"), "memory_mode": "plain", "unguarded_reason": why})
+    mode = sidebar.session("train.ipynb").locator(".jp-Salus-mode")
+    expect(mode).to_have_text("plain")
+    expect(mode).to_have_attribute("title", re.compile("turns pass at boundaries only"))
+    expect(sidebar.session("train.ipynb")).to_contain_text(f"No guard: {why}")
+
+
 def test_a_drained_device_says_so(sidebar: Sidebar, stage: Stage) -> None:
     first, second = stage.state["devices"]
     stage.change(devices=[{**first, "draining": "new driver at noon", "empty": False}, second])

@@ -114,6 +114,8 @@ export interface ISession {
   /** False: its kernel runs without us, for the reason in `unmanagedReason`. */
   readonly managed: boolean;
   readonly unmanagedReason: string | null;
+  /** Why no guard is in its kernel, where one could be. */
+  readonly unguardedReason: string | null;
   /** When the totals of this row were taken; rows of one state differ in it. */
   readonly asOf: number;
 }
@@ -336,6 +338,7 @@ function readSession(row: Row, asOf: number): ISession {
     memoryMode: row.stringOr('memory_mode', null),
     managed: row.booleanOr('managed', true),
     unmanagedReason: row.stringOr('unmanaged_reason', null),
+    unguardedReason: row.stringOr('unguarded_reason', null),
     asOf
   };
 }

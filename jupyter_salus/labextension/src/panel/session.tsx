@@ -69,6 +69,9 @@ export const Session = React.memo(function Session(props: ISessionProps): JSX.El
           {trans.__('Not managed: %1', session.unmanagedReason ?? trans.__('its kernel runs without a guest'))}
         </p>
       )}
+      {session.unguardedReason === null ? null : (
+        <p className="jp-Salus-reason">{trans.__('No guard: %1', session.unguardedReason)}</p>
+      )}
     </>
   );
 });
