@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jupyter_salus.protocol.messages import CellFinished, Hello, TurnWanted
+from tests.guest.interpreters import VERSIONS, interpreter
 from tests.guest.kernels import Kernel
 from tests.guest.scripted import ScriptedBackend
 
@@ -92,32 +93,67 @@ class Governed:
         self.backend.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def governed_by(isolated_run: Path) -> Iterator[Callable[..., Governed]]:
-    """Makes governed kernels that a module shares, by interpreter."""
-    made: list[Governed] = []
+    """Governed kernels that all modules share, by interpreter, how memory is governed, and what they are for."""
+    made: dict[tuple[str, str, str], Governed] = {}
 
-    def make(python: str = sys.executable, memory_mode: str = "host") -> Governed:
-        made.append(Governed(Path(tempfile.mkdtemp(prefix="js", dir="/tmp")), python, memory_mode))
-        return made[-1]
+    def make(python: str = sys.executable, memory_mode: str = "host", what_for: str = "") -> Governed:
+        key = (python, memory_mode, what_for)
+        if key not in made:
+            folder = Path(tempfile.mkdtemp(prefix="js", dir="/tmp"))
+            made[key] = Governed(folder, python, memory_mode)
+        return made[key]
 
     yield make
-    for one in made:
+    for one in made.values():
         one.close()
         shutil.rmtree(one.folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_kernel(governed_by: Callable[..., Governed]) -> Governed:
-    """One governed kernel for a module."""
+    """One governed kernel for all modules."""
     return governed_by()
 
 
 @pytest.fixture
 def governed(shared_kernel: Governed) -> Governed:
-    """The module's kernel, its backend with an empty record and granting by hand."""
+    """The kernel, its backend with an empty record and granting by hand."""
     shared_kernel.renew()
     return shared_kernel
+
+
+@pytest.fixture(scope="session")
+def framework_kernel(governed_by: Callable[..., Governed]) -> Governed:
+    """The kernel in which frameworks are imported: their threads count from then on."""
+    return governed_by(what_for="frameworks")
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def foreign_kernel(request: pytest.FixtureRequest, governed_by: Callable[..., Governed]) -> Governed:
+    """A governed kernel of each other Python."""
+    return governed_by(interpreter(request.param))
+
+
+@pytest.fixture
+def foreign(foreign_kernel: Governed) -> Governed:
+    """The version's kernel, its backend with an empty record and granting by hand."""
+    foreign_kernel.renew()
+    return foreign_kernel
+
+
+@pytest.fixture(scope="session", params=("this one", *VERSIONS))
+def any_kernel(request: pytest.FixtureRequest, governed_by: Callable[..., Governed]) -> Governed:
+    """A governed kernel of each Python, the one that runs the tests too."""
+    return governed_by() if request.param == "this one" else governed_by(interpreter(request.param))
+
+
+@pytest.fixture
+def any_python(any_kernel: Governed) -> Governed:
+    """That kernel, its backend with an empty record and granting by hand."""
+    any_kernel.renew()
+    return any_kernel
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,13 @@ from jupyter_salus.protocol.messages import CellFinished, Progress, TurnWanted
 from tests.guest.conftest import Governed
 
 
+@pytest.fixture
+def governed(framework_kernel: Governed) -> Governed:
+    """The kernel for frameworks, its backend with an empty record and granting by hand."""
+    framework_kernel.renew()
+    return framework_kernel
+
+
 def needs(module: str) -> pytest.MarkDecorator:
     """Skip where the framework isn't installed."""
     return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} isn't installed")

@@ -9,6 +9,14 @@ import pytest
 from jupyter_salus.protocol.messages import CellFinished, Progress, TurnWanted
 from tests.guest.conftest import Governed
 
+
+@pytest.fixture
+def governed(framework_kernel: Governed) -> Governed:
+    """The kernel for frameworks, its backend with an empty record and granting by hand."""
+    framework_kernel.renew()
+    return framework_kernel
+
+
 #: Repeats an expression until the flag is there, in C: no back-edge of the user's is in it.
 IN_C = "collections.deque(iter(lambda: ({step}) is None or os.path.exists(FLAG), True), maxlen=0)\nprint('ended')"
 
@@ -221,7 +229,7 @@ def test_all_threads_of_a_session_stand_while_it_has_no_turn(governed: Governed)
     ticket = governed.backend.released(governed.backend.revoke()).ticket
     # Each thread passes at most one more boundary's worth of work before it stands.
     session = governed.kernel.client.session
-    sizes = []
+    sizes: list[int] = []
     while len(sizes) < 3 or sizes[-1] != sizes[-3]:
         governed.kernel.client.control_channel.send(session.msg("kernel_info_request"))
         governed.kernel.client.get_control_msg(timeout=60)

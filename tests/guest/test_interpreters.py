@@ -1,39 +1,12 @@
-"""The guest in kernels of other Pythons, in environments that know nothing of jupyter_salus: one kernel for each."""
+"""The guest in kernels of other Pythons, in environments that know nothing of jupyter_salus: interrupts, tools, imports."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-
-import pytest
 
 from jupyter_salus.protocol.messages import CellFinished, TurnWanted, TurnWithdrawn
 from tests.guest.conftest import Governed
-from tests.guest.interpreters import VERSIONS, interpreter
-from tests.guest.loop_cases import cell
-
-
-@pytest.fixture(scope="module", params=VERSIONS)
-def shared(request: pytest.FixtureRequest, governed_by: Callable[..., Governed]) -> Governed:
-    """A governed kernel of each version."""
-    return governed_by(interpreter(request.param))
-
-
-@pytest.fixture
-def foreign(shared: Governed) -> Governed:
-    """The version's kernel, its backend with an empty record and granting by hand."""
-    shared.renew()
-    return shared
-
-
-@pytest.mark.parametrize("name", ["for with continue", "function of a cell, many calls", "await in the loop"])
-def test_a_loop_takes_turns(foreign: Governed, name: str) -> None:
-    flag = foreign.flag()
-    request = foreign.kernel.submit(cell(name, flag, foreign.folder))
-    foreign.backend.grant(foreign.backend.expect(TurnWanted).ticket)
-    foreign.pass_a_turn()
-    assert foreign.finish(request, flag).text == "ended\n"
 
 
 def test_an_interrupt_ends_a_wait_and_shows_no_frame_of_the_guest(foreign: Governed) -> None:
@@ -64,27 +37,6 @@ def test_what_a_users_handler_raises_in_a_wait_shows_no_frame_of_the_guest(forei
     ran = foreign.kernel.collect(request)
     assert ran.text == "['late'] too late\n", ran.traceback
     foreign.backend.expect(TurnWithdrawn)
-
-
-def test_the_recursion_limit_stays_where_it_is(foreign: Governed) -> None:
-    foreign.backend.generous = True
-    ran = foreign.kernel.run(
-        "def depth():\n"
-        "    frame, count = sys._getframe(), 0\n"
-        "    while frame: frame, count = frame.f_back, count + 1\n"
-        "    return count\n"
-        "def deep(left):\n"
-        "    if left > 0: return deep(left - 1)\n"
-        "    end = time.thread_time() + 0.08\n"
-        "    total = 0\n"
-        "    while time.thread_time() < end: total += 1\n"
-        "    return total > 0\n"
-        "def outcome(room):\n"
-        "    try: return deep(sys.getrecursionlimit() - depth() - room)\n"
-        "    except RecursionError: return 'too deep'\n"
-        "print([outcome(room) for room in range(-3, 12)])"
-    )
-    assert ran.text.startswith("['too deep', ") and ran.text.endswith("True, True, True, True]\n"), ran.text
 
 
 TOOLS_TAKEN = """
