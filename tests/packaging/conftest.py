@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,8 @@ ROOT = Path(__file__).parent.parent.parent
 #: Set by `make test-wheel`: everything that the wheel needs comes from the package index, into an environment that has
 #: nothing else. Without it the environment is lent the dependencies of the one that runs the tests.
 CLEAN = os.environ.get("JUPYTER_SALUS_TEST_CLEAN", "") not in ("", "0")
+#: Set by `make test-lowest`: of everything that the wheel asks for, the oldest version that it allows.
+LOWEST = os.environ.get("JUPYTER_SALUS_TEST_LOWEST", "") not in ("", "0")
 BUILT = ROOT / "jupyter_salus" / "labextension" / "dist" / "static" / "style.js"
 #: What a build leaves behind or fetches; an sdist takes the rest.
 _LEFT_OUT = shutil.ignore_patterns(
@@ -73,13 +78,28 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def _lowest(wheel: Path) -> Iterator[str]:
+    """`name==version` for each lower bound in the wheel's metadata that holds without extras."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+    for line in metadata.splitlines():
+        asked = line.removeprefix("Requires-Dist: ")
+        bound = re.match(r"([\w.-]+).*>=([\w.]+)", asked.partition(";")[0])
+        if asked != line and "extra ==" not in asked and bound is not None:
+            yield f"{bound[1]}=={bound[2]}"
+
+
 @pytest.fixture(scope="session")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel."""
     venv = tmp_path_factory.mktemp("environment") / "venv"
-    run(sys.executable, "-m", "venv", *([] if CLEAN else ["--without-pip"]), venv)
-    if CLEAN:
-        run(venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
+    run(sys.executable, "-m", "venv", *([] if CLEAN or LOWEST else ["--without-pip"]), venv)
+    if CLEAN or LOWEST:
+        constraints = venv / "constraints.txt"
+        constraints.write_text("".join(f"{one}\n" for one in _lowest(wheel)) if LOWEST else "")
+        pip = [venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+        run(*pip, "install", "--quiet", "--constraint", constraints, wheel)
         return venv
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", venv / "bin" / "python"]
     run(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel)
