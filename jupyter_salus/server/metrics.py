@@ -50,6 +50,8 @@ class SalusCollector(Collector):
             device = str(row["id"])
             for name in ("capacity_bytes", "foreign_bytes", "free_bytes"):
                 families[name].add_metric([device], float(row.get(name) or 0))
+            families["policy"].add_metric([device, str(row.get("policy"))], 1.0)
+            families["draining"].add_metric([device], float(row.get("draining") is not None))
             families["lanes"].add_metric([device], lanes[device])
             families["waiting"].add_metric([device], waiting[device])
         return families.values()
@@ -63,6 +65,10 @@ class SalusCollector(Collector):
             "lanes": GaugeMetricFamily("salus_lanes", "Lanes by device", labels=device),
             "capacity_bytes": GaugeMetricFamily("salus_device_capacity_bytes", "Memory of the device", labels=device),
             "foreign_bytes": GaugeMetricFamily("salus_device_foreign_bytes", "Used by others", labels=device),
+            "policy": GaugeMetricFamily(
+                "salus_device_policy", "1 for the policy that the device has", labels=["device", "policy"]
+            ),
+            "draining": GaugeMetricFamily("salus_device_draining", "Whether it is drained", labels=device),
             "free_bytes": GaugeMetricFamily("salus_device_free_bytes", "Given to nobody", labels=device),
         }
 
