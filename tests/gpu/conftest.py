@@ -16,6 +16,17 @@ from jupyter_salus.native import build
 from tests.gpu.machine import Machine
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failed test shows what its backend saw and decided."""
+    report: Any = yield
+    if report.when == "call" and report.failed:
+        funcargs = getattr(item, "funcargs", {})
+        for machine in {one for one in funcargs.values() if isinstance(one, Machine)}:
+            report.sections.append(("what the backend tells", machine.story()))
+    return report
+
+
 @pytest.fixture(scope="session")
 def built() -> Path:
     """The directory of the guard and of the stand-in's libraries, built from these sources; kept between runs."""

@@ -63,7 +63,7 @@ class Cell:
     def done(self) -> bool:
         return self._future.done()
 
-    def wait(self, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+    def wait(self, patience_s: float = 15) -> dict[str, Any]:
         """The content of the reply, whatever became of the cell; what it printed is `stdout`."""
         return self._future.result(patience_s)
 
@@ -102,14 +102,17 @@ class Kernel:
                     printed.append(message["content"]["text"])
 
             reply = await self.client.execute_interactive(
-                code, user_expressions={"value": value}, timeout=3 * PATIENCE_S, output_hook=hear
+                code,
+                user_expressions={"value": f"__import__('json').dumps({value})"},
+                timeout=3 * PATIENCE_S,
+                output_hook=hear,
             )
             return {**reply["content"], "stdout": "".join(printed)}
 
         return Cell(self._loop.begin(run()))
 
     def run(self, code: str, value: str = "None") -> Any:
-        """Run a cell that must not fail; the value of the expression after it."""
+        """Run a cell that must not fail; the JSON value of the expression after it."""
         return self.value(self.begin(code, value))
 
     def value(self, cell: Cell) -> Any:
@@ -118,7 +121,7 @@ class Kernel:
         assert reply["status"] == "ok", "\n".join(reply.get("traceback", [str(reply)]))
         shown = reply["user_expressions"]["value"]
         assert shown["status"] == "ok", shown
-        return ast.literal_eval(shown["data"]["text/plain"])
+        return json.loads(ast.literal_eval(shown["data"]["text/plain"]))
 
     def interrupt(self) -> None:
         self._loop.do(self.manager.interrupt_kernel())
@@ -146,18 +149,30 @@ class Kernel:
         self._loop.do(shut_down())
 
 
-class Backend:
-    """A real backend with `--device cuda`."""
+_PLAIN = ("-m", "jupyter_salus.backend")
+_WITH_CONFIG = """
+import runpy
+import jupyter_salus.backend.daemon.backend as module
+config = module.Config(**{})
+module.Config = lambda: config
+runpy.run_module("jupyter_salus.backend", run_name="__main__")
+"""
 
-    def __init__(self, machine: Machine, *options: str) -> None:
+
+class Backend:
+    """A real backend with `--device cuda`. `config`: other figures of the core than the defaults."""
+
+    def __init__(self, machine: Machine, *options: str, **config: Any) -> None:
         self.machine = machine
         self.options = options
+        self.config = config
         self.log = machine.directory / "backend.log"
         self.start()
 
     def start(self) -> None:
         """Start it, again after `kill`."""
-        command = [sys.executable, "-m", "jupyter_salus.backend", f"--socket={self.machine.socket}", "--device=cuda"]
+        command = [sys.executable, "-c", _WITH_CONFIG.format(self.config)] if self.config else [sys.executable, *_PLAIN]
+        command += [f"--socket={self.machine.socket}", "--device=cuda"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *self.options],
@@ -215,8 +230,11 @@ class Backend:
 class Machine:
     """What one module's tests, or one test, run on."""
 
-    def __init__(self, built: Path, directory: Path, capacity_mib: int = 256, devices: int = 1) -> None:
+    def __init__(
+        self, built: Path, directory: Path, capacity_mib: int = 256, devices: int = 1, real: bool = False
+    ) -> None:
         self.built = built
+        self.real = real
         self.directory = directory
         self.socket = str(directory / "b.sock")
         self.file = directory / "device"
@@ -225,21 +243,26 @@ class Machine:
         self.backends: list[Backend] = []
         dropped = ("JUPYTER_SALUS_SOCKET", "JUPYTER_SALUS_SESSION", "LD_PRELOAD", "LD_LIBRARY_PATH")
         self.environment = {name: value for name, value in os.environ.items() if name not in dropped}
+        if real:
+            self.environment.update({name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ})
+        else:
+            self.environment.update(
+                SALUS_STANDIN_FILE=str(self.file),
+                SALUS_STANDIN_CAPACITY=str(capacity_mib * MIB),
+                SALUS_STANDIN_DEVICES=str(devices),
+                LD_LIBRARY_PATH=str(built / "standin"),
+            )
         self.environment.update(
-            SALUS_STANDIN_FILE=str(self.file),
-            SALUS_STANDIN_CAPACITY=str(capacity_mib * MIB),
-            SALUS_STANDIN_DEVICES=str(devices),
-            LD_LIBRARY_PATH=str(built / "standin"),
-            PYTHONPATH=str(FRAMEWORK),
+            PYTHONPATH=os.pathsep.join([str(FRAMEWORK), *filter(None, [os.environ.get("PYTHONPATH")])]),
             JUPYTER_SALUS_GUARD=str(built / "libsalus_guard.so"),
             JUPYTER_SALUS_STATE_DIR=str(directory / "state"),
         )
 
-    def backend(self, *options: str) -> Backend:
+    def backend(self, *options: str, **config: Any) -> Backend:
         """A backend at this machine's socket; `--reserve 8MiB` unless said otherwise."""
         if not any(option.startswith("--reserve") for option in options):
             options = ("--reserve=8MiB", *options)
-        made = Backend(self, *options)
+        made = Backend(self, *options, **config)
         self.backends.append(made)
         return made
 
@@ -279,6 +302,11 @@ class Machine:
 
     def used(self, device: int = 0) -> int:
         """Bytes in use on the device, read past all that is tested."""
+        if self.real:
+            import pynvml
+
+            pynvml.nvmlInit()
+            return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(device)).used)
         data = self.file.read_bytes()
         rows = struct.iter_unpack("<6Q", data[24 : 24 + 256 * 48])
         return sum(row[2 + device] for row in rows if row[0] and _born(row[0]) == row[1])
@@ -287,6 +315,11 @@ class Machine:
         """Bytes in use by one process."""
         rows = struct.iter_unpack("<6Q", self.file.read_bytes()[24 : 24 + 256 * 48])
         return sum(row[2 + device] for row in rows if row[0] == pid and _born(pid) == row[1])
+
+    def story(self) -> str:
+        """The ends of the backend's log and journal."""
+        files = [self.directory / "backend.log", *sorted((self.directory / "state").glob("journal*"))]
+        return "\n".join(one.read_text()[-6000:] for one in files if one.exists())
 
     def drop(self, kernel: Kernel) -> None:
         """End a kernel before the others."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import importlib.util
+import os
 import sys
 import threading
 import time
@@ -150,6 +151,23 @@ class Tensor:
 def spin(seconds: float) -> None:
     """A kernel that takes that long; launched, not waited for."""
     _do(lambda on: on.kernels.spin(seconds, on.stream))
+
+
+_holds: list[Any] = []
+
+
+def hold(path: str) -> None:
+    """Work that isn't done before there is a file at `path`; launched, not waited for."""
+
+    def until_there(_: Any) -> None:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+
+    def work(on: _Device) -> None:
+        _holds.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(until_there))
+        on.cuda.call("cuLaunchHostFunc", on.stream, _holds[-1], None)
+
+    _do(work)
 
 
 def synchronize() -> None:
