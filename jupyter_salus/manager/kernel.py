@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Coroutine
 from typing import Any
 
 from jupyter_client.manager import AsyncKernelManager
@@ -17,17 +18,20 @@ from jupyter_server.services.kernels.kernelmanager import ServerKernelManager
 from traitlets import Bool, Unicode, observe
 from traitlets.config import LoggingConfigurable
 
+from ..errors import SalusError
 from .enrolment import Enrolment
 from .injection import Door, door_of, injected, place, prepend_boot_directory, variables, variables_of_guard
 from .link import Link
 from .names import Notebook, at_start
-from .offer import offer
+from .offer import UNANSWERED, offer
 from .opening import open_link
 from .preload import Preload, preload
 from .readiness import answers
 
 #: How long an interrupt waits for a kernel that is still starting, in seconds.
 STARTING_S = 30.0
+#: A guest says hello before its kernel answers anybody; one that nobody has heard of so long after is looked for, in seconds.
+UNHEARD_S = 5.0
 
 
 class SalusKernelManagerMixin(LoggingConfigurable):
@@ -171,22 +175,27 @@ class SalusKernelManagerMixin(LoggingConfigurable):
         enrolment.unguarded = self._salus_preload.reason
         link.touch(enrolment)
         if door.kind == "offer":
-            if self._salus_offering is not None:
-                self._salus_offering.cancel()
-            self._salus_offering = asyncio.ensure_future(self._salus_offer(link, enrolment, door.reason or ""))
+            self._salus_replace_offering(self._salus_offer(link, enrolment, door.reason or ""))
         restarter = getattr(self, "_restarter", None)
         if restarter is not None and self._salus_end not in restarter.callbacks["dead"]:
             # A kernel that is given up after too many automatic restarts is never cleaned up.
             restarter.add_callback(self._salus_end, "dead")
 
-    async def _salus_offer(self, link: Link, enrolment: Enrolment, reason: str) -> None:
+    def _salus_replace_offering(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._salus_offering is not None:
+            self._salus_offering.cancel()
+        self._salus_offering = asyncio.ensure_future(work)
+
+    async def _salus_offer(self, link: Link, enrolment: Enrolment, reason: str, while_busy: bool = True) -> None:
+        """`while_busy`: a kernel that is too busy to answer counts as one that isn't managed."""
         incarnation = enrolment.incarnation
         try:
             refused = await offer(self, self._salus_variables(link, enrolment))  # type: ignore[arg-type]
         except Exception as error:
             refused = f"{type(error).__name__}: {error}"
         # Where the guard is in the kernel, that governs it without a guest as well.
-        alone = refused is not None and not self._salus_preload.guarded
+        busy = not while_busy and refused is not None and refused.startswith(UNANSWERED)
+        alone = refused is not None and not busy and not self._salus_preload.guarded
         if alone and enrolment.incarnation == incarnation and not enrolment.ended:
             enrolment.unmanaged = f"{reason}, and when asked: {refused}"
             self.log.info("Salus: kernel %s isn't managed: %s", self._salus_id, enrolment.unmanaged)
@@ -229,8 +238,26 @@ class SalusKernelManager(SalusKernelManagerMixin, ServerKernelManager):  # type:
     @observe("execution_state")
     def _salus_seen(self, change: dict[str, Any]) -> None:
         # What a kernel says of itself on iopub, it says with its signal handlers in place.
-        if change["new"] in ("busy", "idle"):
-            self._salus_up = True
+        if change["new"] not in ("busy", "idle"):
+            return
+        first, self._salus_up = not self._salus_up, True
+        link, enrolment, door = self._salus_link, self.salus_enrolment, self._salus_door
+        if first and link is not None and enrolment is not None and door is not None and door.kind == "extension":
+            self._salus_replace_offering(self._salus_look_for_guest(link, enrolment))
+
+    async def _salus_look_for_guest(self, link: Link, enrolment: Enrolment) -> None:
+        """Something on the way may have dropped the environment: a container, `sudo`, a script. Then the guest is offered."""
+        incarnation = enrolment.incarnation
+        await asyncio.sleep(UNHEARD_S)
+        try:
+            rows = (await link.state()).get("sessions", [])
+        except SalusError:
+            return  # without a backend there is nobody to be heard by
+        row = next((one for one in rows if one.get("id") == enrolment.session), None)
+        if row is None or row.get("incarnation") != incarnation or row.get("persistent_bytes") or row.get("cell_id"):
+            return
+        if row.get("memory_mode") not in ("blocks", "regions"):
+            await self._salus_offer(link, enrolment, "its guest never said hello", while_busy=False)
 
 
 class NotebookKernelManager(SalusKernelManagerMixin, AsyncKernelManager):  # type: ignore[misc]

@@ -21,14 +21,20 @@ from .injection import BOOT_DIRECTORY, BOOT_MODULE
 START_S = 120.0
 ANSWER_S = 30.0
 
+#: How a refusal begins that only says that the kernel was busy.
+UNANSWERED = "it didn't answer"
+
 _SOURCE = """
 said = "it isn't an IPython kernel"
 try:
     import os, sys
     from IPython import get_ipython
+    guest = sys.modules.get("_jupyter_salus.guest")
     shell = get_ipython()
     kernel = getattr(shell, "kernel", None)
-    if kernel is not None and any(c.__module__.split(".")[0] == "ipykernel" for c in type(kernel).__mro__):
+    if guest is not None and guest.running() is not None:
+        said = "managed"
+    elif kernel is not None and any(c.__module__.split(".")[0] == "ipykernel" for c in type(kernel).__mro__):
         os.environ.update(variables)
         sys.path.insert(0, directory)
         __import__(module).load_ipython_extension(shell)
@@ -44,7 +50,7 @@ async def offer(manager: KernelManager, variables: Mapping[str, str]) -> str | N
     try:
         client.start_channels(shell=True, iopub=False, stdin=False, hb=False, control=False)
         if await _answer(client, client.kernel_info(), START_S) is None:
-            return f"it didn't answer within {START_S:g} s of its start"
+            return f"{UNANSWERED} within {START_S:g} s of its start"
         request = client.execute(
             "", silent=True, store_history=False, user_expressions={"salus": _expression(variables)}, allow_stdin=False
         )
@@ -52,7 +58,7 @@ async def offer(manager: KernelManager, variables: Mapping[str, str]) -> str | N
     finally:
         client.stop_channels()
     if reply is None:
-        return f"it didn't answer the guest's offer within {ANSWER_S:g} s"
+        return f"{UNANSWERED} the guest's offer within {ANSWER_S:g} s"
     said = _said(reply)
     return None if said == "managed" else said
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_salus.manager.injection import BOOT_DIRECTORY
 from tests.guest.interpreters import interpreter
 from tests.manager.environments import IPYKERNELS, environment, pip, python_of
 from tests.manager.kernelspecs import kernelspec
@@ -130,16 +131,39 @@ def test_a_wrapper_whose_site_packages_are_read_only_is_governed(
     backend.without(kernel_id)
 
 
-def test_a_kernel_to_which_the_shim_doesnt_come_starts_all_the_same(
+def test_a_kernel_to_which_the_shim_doesnt_come_starts_all_the_same_and_is_offered_it(
     server: JupyterServer, backend: Backend, shared_tmp: Path
 ):
-    """Its command line takes the extension, and something on the way drops PYTHONPATH."""
+    """Its command line takes the extension, and something on the way drops PYTHONPATH, as `sudo` does."""
     python = python_of(environment(IPYKERNELS[1]))
     argv = ["env", "-u", "PYTHONPATH", python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     kernelspec(shared_tmp / "data", "foreign-without-shim", argv)
     kernel_id = server.start_kernel(name="foreign-without-shim")
     with Talk(server, kernel_id) as talk:
         assert talk.run("print(1 + 1)")["stdout"] == "2\n"
+        backend.managed(kernel_id)
+        assert talk.run(COMPUTES)["status"] == "ok"
+    assert (backend.session(kernel_id) or {})["turns"] >= 1
+    server.shut_down(kernel_id)
+    backend.without(kernel_id)
+
+
+def test_a_kernel_that_cannot_reach_our_files_is_shown_as_not_managed_with_why(
+    server: JupyterServer, backend: Backend, shared_tmp: Path
+):
+    """As in a container: neither the environment nor the folder of the guest is there."""
+    boot = BOOT_DIRECTORY
+    hide = f"mount -t tmpfs none {boot}"
+    if subprocess.run(["unshare", "-m", "sh", "-c", hide], capture_output=True).returncode != 0:
+        pytest.skip("a mount namespace of its own needs rights that this user hasn't")
+    python = python_of(environment(IPYKERNELS[1]))
+    argv = ["unshare", "-m", "sh", "-c", f'{hide} && exec "$@"', "sh", python, "-m", "ipykernel_launcher"]
+    kernelspec(shared_tmp / "data", "foreign-contained", [*argv, "-f", "{connection_file}"])
+    kernel_id = server.start_kernel(name="foreign-contained")
+    with Talk(server, kernel_id) as talk:
+        assert talk.run("print(1 + 1)")["stdout"] == "2\n"
+        why = backend.unmanaged(kernel_id)
+        assert "never said hello" in why and "ModuleNotFoundError" in why, why
         assert talk.run(COMPUTES)["status"] == "ok"
     server.shut_down(kernel_id)
     backend.without(kernel_id)
