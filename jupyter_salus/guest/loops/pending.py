@@ -6,7 +6,7 @@ that signal as arrived (`_thread.interrupt_main(signum)`), the handler sees in w
 landed. Not a back-edge of the user's: it is marked again at once, for a burst, then again after a pause, so that code
 between two back-edges is slowed little. Where it landed in what a loop of the user's has called, it is marked again when
 that call returns (`returning`), at no cost meanwhile. 3.9 can't mark a signal of choice; there the interpreter's list
-of pending calls is used, and bursts alone.
+of pending calls is used, and bursts alone: a loop whose body computes long in Python passes its turn late.
 """
 
 from __future__ import annotations
