@@ -261,7 +261,7 @@ def test_a_notebook_that_cannot_go_on_is_told_with_its_reason(sidebar: Sidebar, 
         "behind": None,
     }
     stage.change({"id": id_of(stage, "tune.ipynb"), "reason": reason})
-    expect(sidebar.toast("tune.ipynb can’t go on now: it needs 9.0 GiB")).to_be_visible()
+    expect(sidebar.toast("tune.ipynb can’t go on now: needs 9.0 GiB")).to_be_visible()
 
 
 def test_somebody_elses_notebook_is_asked_about_first(sidebar: Sidebar, stage: Stage) -> None:

@@ -4,10 +4,18 @@
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { IFailure, ITransition, Model } from '../model/model';
+import { IReason, ISession } from '../wire';
 import { sessionName } from '../words';
 
-/** Reasons of a wait that no turn of somebody else ends. */
-const STUCK: ReadonlySet<string> = new Set(['failed_return', 'no_room', 'over_capacity']);
+/** Reasons of a wait that no turn of somebody else ends, and milliseconds that one stands before it is told. */
+const STUCK: ReadonlySet<string> = new Set(['failed_return', 'no_room', 'over_capacity', 'user_limit', 'drained', 'lost']);
+const STUCK_MS = 3_000;
+
+/** Why the session can't go on, or null. One that runs does, whatever else is said of it. */
+function stuck(session: ISession | undefined): IReason | null {
+  const reason = session && session.state !== 'running' ? session.reason : null;
+  return reason && STUCK.has(reason.code) ? reason : null;
+}
 
 export interface IToastOptions {
   /** Whether to tell of evictions; failures and broken sessions are always told. */
@@ -27,18 +35,23 @@ export function raiseToasts(model: Model, trans: TranslationBundle, options: ITo
       return;
     }
     const name = sessionName(after, trans);
-    const code = after.reason?.code;
     if (after.state === 'broken' && before.state !== 'broken') {
       const text = after.reason?.text ?? trans.__('Its device reported an error that can’t be repaired.');
       Notification.emit(trans.__('%1 can’t go on: %2 Restart its kernel.', name, text), 'error', {
         autoClose: false,
         actions: [show]
       });
-    } else if (code !== undefined && STUCK.has(code) && before.reason?.code !== code) {
-      Notification.emit(trans.__('%1 can’t go on now: it %2.', name, after.reason?.text ?? code), 'warning', {
-        autoClose: 10_000,
-        actions: [show]
-      });
+    } else if (stuck(after) && stuck(after)?.code !== stuck(before)?.code) {
+      // Room is often short for a moment only, while somebody is moved out.
+      setTimeout(() => {
+        const reason = stuck(model.store.session(after.id));
+        if (reason && reason.code === after.reason?.code) {
+          Notification.emit(trans.__('%1 can’t go on now: %2.', name, reason.text), 'warning', {
+            autoClose: 10_000,
+            actions: [show]
+          });
+        }
+      }, STUCK_MS);
     } else if (after.state === 'evicted' && before.state !== 'evicted' && options.tellEvictions()) {
       if (!model.wasAsked(after.id, 'evict')) {
         Notification.emit(
