@@ -120,6 +120,17 @@ def test_an_interrupt_goes_on_to_the_guest(daemon: Daemon) -> None:
     assert server.hear("failed")["code"] == "bad_message"
 
 
+def test_an_interrupt_that_the_cells_go_on_after_is_shown_until_they_end(daemon: Daemon) -> None:
+    server, guest = server_of(daemon), daemon.guest("s1")
+    guest.say({"kind": "cell_started", "cell": 1})
+    daemon.until("s1", lambda row: row is not None and row["cell_id"] is None)
+    server.say({"kind": "interrupt", "session": "s1"})
+    guest.hear("interrupt")
+    daemon.until("s1", lambda row: row is not None and (row["reason"] or {}).get("code") == "interrupted")
+    guest.say({"kind": "cell_finished", "cell": 1})
+    daemon.until("s1", lambda row: row is not None and row["reason"] is None)
+
+
 def test_bad_announcements_are_refused(daemon: Daemon) -> None:
     server = server_of(daemon)
     for wrong, code in (

@@ -121,7 +121,10 @@ class Guests:
                 if record.guarded is not None and self.gates is not None:
                     self.gates.cell_began(record.guarded)
             case CellFinished():
-                if record.cells.pop(said.cell, said) is not said and not record.cells:
+                known = record.cells.pop(said.cell, said) is not said
+                if record.interrupted is not None and record.interrupted.answered(record.cells):
+                    record.interrupted = None
+                if known and not record.cells:
                     self._tell(core.CellFinished(name))
                     if record.guarded is not None and self.gates is not None:
                         self.gates.cells_ended(record.guarded)
@@ -247,11 +250,15 @@ class Guests:
 
     def _leave(self, record: Record) -> None:
         record.leaving = True
+        record.interrupted = None
         record.cells.clear()
         record.epoch = None
         if record.guarded is not None:
             record.guarded.end()
-        self._tell(core.LeaseLost(self._core_id(record)))
+        # A kernel whose server is there and hasn't ended it may be restarting: its seat, credit and place are kept a while.
+        server = record.server
+        restarts = server is not None and server.open and not record.ended
+        self._tell(core.LeaseLost(self._core_id(record), restarts=restarts))
 
     def _exited(self, record: Record) -> None:
         """The process of a session ended, whatever copies of its socket are about."""

@@ -17,6 +17,7 @@ from ...errors import NotAllowed, UnknownSession
 from ...protocol.messages import Announce, Hello
 from .connections import Connection
 from .peers import Watch
+from .unanswered import Unanswered
 from .users import Owner
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Record:
     #: It has used its device, or came back from where it may have.
     touched: bool = False
     cells: dict[int, str | None] = field(default_factory=dict)
+    #: An interrupt that its cells go on after.
+    interrupted: Unanswered | None = None
     frameworks: tuple[str, ...] = ()
     memory_mode: str = "host"
     #: Its guards, where it has some or is to have them; and whether the core knows that it can be moved.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container
 
 from ...errors import BadMessage, BadValue, NotAllowed, UnknownSession
@@ -10,6 +11,7 @@ from .clock import Clock
 from .connections import Connection
 from .guests import PRIORITIES, Guests
 from .records import Record, Records
+from .unanswered import SHOWN_S, Unanswered
 from .users import Owner
 
 #: A server that lost its connection comes back and tells of its kernels again well within so many seconds.
@@ -18,7 +20,7 @@ FORSAKEN_S = 60.0
 
 class Servers:
     """`touch()` is called when the state may have changed without an event of the core; `seat(owner, session)` says why
-    another session can't be, if it can't; `place()` names the device where the next one begins."""
+    another session can't be, if it can't; `left(owner, session)` is told that one that isn't there won't come back; `place()` names the device where the next one begins."""
 
     def __init__(
         self,
@@ -28,6 +30,7 @@ class Servers:
         place: Callable[[], str],
         touch: Callable[[], None],
         seat: Callable[[Owner, str], str | None] = lambda owner, session: None,
+        left: Callable[[Owner, str], None] = lambda owner, session: None,
     ) -> None:
         self._records = records
         self._guests = guests
@@ -35,6 +38,7 @@ class Servers:
         self._place = place
         self._touch = touch
         self._seat = seat
+        self._left = left
 
     def announce(self, connection: Connection, said: Announce) -> str | None:
         """A kernel is about to be launched; why it can't have a seat, if so. Raises `BadMessage`, `BadValue`, `NotAllowed`."""
@@ -76,6 +80,7 @@ class Servers:
         try:
             record = self._own(connection, said.session)
         except UnknownSession:
+            self._left(connection.owner, said.session)
             return
         record.ended = True
         self._guests.end(record)
@@ -85,7 +90,16 @@ class Servers:
         """Somebody interrupts the kernel. Raises `BadMessage`, `UnknownSession`, `NotAllowed`."""
         if said.session is None:
             raise BadMessage("cannot interrupt without the session")
-        self._guests.interrupt(self._own(connection, said.session))
+        record = self._own(connection, said.session)
+        self._guests.interrupt(record)
+        if record.cells and record.interrupted is None:
+            record.interrupted = pending = Unanswered(record.cells)
+            asyncio.get_running_loop().call_later(SHOWN_S, self._unanswered, record, pending)
+
+    def _unanswered(self, record: Record, pending: Unanswered) -> None:
+        if record.interrupted is pending:
+            pending.shown = True
+            self._touch()
 
     def forget_forsaken(self, connections: Container[Connection]) -> None:
         """Forget kernels that were announced by a server that is gone, and that no process is known of: nobody will say

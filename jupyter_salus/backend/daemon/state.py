@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core.snapshot import DeviceRow, LaneRow, SessionRow, Snapshot
 from ..devices.base import Device
+from . import unanswered
 from .records import Record, Records
 
 Row = dict[str, Any]
@@ -55,6 +56,8 @@ def rows(snapshot: Snapshot, records: Records, devices: Mapping[str, Device], wa
             made["id"] = records.public_id(record)
             if made["state"] == "running":
                 _running(made, made["device"] in over)
+            if record.interrupted is not None and record.interrupted.shown:
+                made["reason"] = unanswered.reason(made["reason"])
             record.row = made
             sessions[made["id"]] = made
     return Rows(
