@@ -6,35 +6,26 @@ It looks and starts nothing. Each finding is `ok`, `note` (something is missing 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import json
 import os
 import platform
-import select
-import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from ..errors import SalusError
+from ..errors import BackendGone, SalusError
 from ..protocol.address import Address, check_reachable, find
 from ..protocol.client import Client
 from ..protocol.directory import state_directory
 from ..protocol.version import VERSION
+from .findings import Finding, machine
 from .units import duration, size
 
 _PACKAGES = ("jupyter_server", "jupyter_client", "jupyterlab", "ipykernel", "nbclient", "traitlets", "tornado", "pyzmq")
 _MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: what about, how it stands, and what it means for the person."""
-
-    about: str
-    level: str
-    text: str
 
 
 def configure(parser: argparse.ArgumentParser, name: str) -> None:
@@ -62,9 +53,7 @@ def examine(socket: str | None) -> Iterator[Finding]:
     yield _labextension()
     yield from _backend(socket)
     yield _state_directory()
-    yield _processes()
-    yield _driver()
-    yield _guard()
+    yield from machine()
     yield from _surroundings(socket)
     yield _manager_class()
 
@@ -115,10 +104,29 @@ def _labextension() -> Finding:
     for place in jupyter_path("labextensions"):
         file = Path(place) / "jupyter-salus" / "package.json"
         if file.exists():
+            off = _disabled_by()
+            if off is not None:
+                return Finding("sidebar", "note", f"installed in {file.parent}, and switched off by {off}")
             return Finding("sidebar", "ok", f"installed in {file.parent}")
     return Finding(
         "sidebar", "note", "not installed (built without Node.js?): notebooks take turns, but nothing shows it"
     )
+
+
+def _disabled_by() -> Path | None:
+    """The file in which JupyterLab reads that our extension, or a plugin of it, is disabled."""
+    from jupyter_core.paths import jupyter_config_path
+
+    for place in jupyter_config_path():
+        file = Path(place) / "labconfig" / "page_config.json"
+        try:
+            disabled = json.loads(file.read_text("utf-8")).get("disabledExtensions", {})
+        except (OSError, ValueError, AttributeError):
+            continue  # JupyterLab itself says what is wrong with it
+        off = [name for name, value in disabled.items() if value] if isinstance(disabled, dict) else list(disabled)
+        if any(str(name).partition(":")[0] == "jupyter-salus" for name in off):
+            return file
+    return None
 
 
 def _backend(socket: str | None) -> Iterator[Finding]:
@@ -137,7 +145,11 @@ def _answering(address: Address) -> Iterator[Finding]:
         with Client(address.path) as client:
             state = client.ask("state")
     except SalusError as error:
-        if address.kind == "own":
+        # Nobody listens: anything else is a backend that doesn't answer as it should.
+        nobody = isinstance(error, BackendGone) and isinstance(
+            error.__cause__, (FileNotFoundError, ConnectionRefusedError)
+        )
+        if address.kind == "own" and nobody:
             yield Finding("backend", "ok", "none runs now; the first notebook starts one")
         else:
             yield Finding("backend", "problem", f"{error.message}; kernels start as plain ones until it is there")
@@ -158,39 +170,6 @@ def _state_directory() -> Finding:
     if not os.access(nearest, os.W_OK | os.X_OK):
         return Finding("state directory", "problem", f"cannot write to {nearest}: no log, journal or profiles")
     return Finding("state directory", "ok", f"{folder}{'' if folder.exists() else ' (made when it is needed)'}")
-
-
-def _processes() -> Finding:
-    """What the daemon's leases and the host device's figures stand on."""
-    if not hasattr(os, "pidfd_open"):
-        return Finding("processes", "note", "no pidfd here: a kernel's end is seen by its socket alone")
-    try:
-        handle = os.pidfd_open(os.getpid())
-    except OSError as error:
-        return Finding("processes", "note", f"no pidfd ({error.strerror}): a kernel's end is seen by its socket alone")
-    select.select([handle], [], [], 0)
-    os.close(handle)
-    if not Path("/proc/self/status").exists():
-        return Finding("processes", "problem", "cannot read /proc: the memory of kernels can't be measured")
-    return Finding("processes", "ok", "the end of a kernel and its memory can be seen")
-
-
-def _driver() -> Finding:
-    version = Path("/proc/driver/nvidia/version")
-    if version.exists():
-        first = version.read_text("utf-8", "replace").splitlines()[0]
-        return Finding("GPU", "ok", first)
-    return Finding("GPU", "note", "no NVIDIA driver: the host device governs RAM and compute turns, and moves nothing")
-
-
-def _guard() -> Finding:
-    folder = Path(__file__).parent.parent / "native"
-    built = sorted(folder.glob("**/*.so"))
-    if built:
-        return Finding("guard", "ok", f"built: {', '.join(one.name for one in built)}")
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    why = "not built, though there is a compiler" if compiler else "not built: there was no C compiler"
-    return Finding("guard", "note", f"{why}; without it sessions on a GPU are plain: turns at boundaries only")
 
 
 def _surroundings(socket: str | None) -> Iterator[Finding]:
@@ -221,7 +200,24 @@ def _manager_class() -> Finding:
             return Finding("kernel manager", "problem", f"cannot read {file}: {error}")
         if chosen == "jupyter_salus.Manager":
             return Finding("kernel manager", "ok", f"jupyter_salus.Manager, set in {file}")
+        if chosen and _is_ours(str(chosen)):
+            return Finding("kernel manager", "ok", f"{chosen}, which is built on ours, set in {file}")
         if chosen:
-            return Finding("kernel manager", "note", f"{file} sets {chosen}: its kernels don't take turns")
+            text = (
+                f"{file} sets {chosen}: its kernels don't take turns, unless their kernelspec names salus-provisioner"
+            )
+            return Finding("kernel manager", "note", text)
     flag = "--ServerApp.kernel_manager_class=jupyter_salus.Manager"
     return Finding("kernel manager", "note", f"not set in a JSON configuration: start the server with {flag}")
+
+
+def _is_ours(dotted: str) -> bool:
+    """Whether a class by this name has our mix-in. One that can't be imported isn't, as far as a server is concerned."""
+    from ..manager import SalusManagerMixin
+
+    module, _, name = dotted.rpartition(".")
+    try:
+        chosen = getattr(importlib.import_module(module), name)
+    except Exception:  # whatever somebody else's module raises while it is imported
+        return False
+    return isinstance(chosen, type) and issubclass(chosen, SalusManagerMixin)

@@ -31,6 +31,9 @@ def _advice(path: str) -> str:
         found = None
     if found is not None and found.path == path and found.kind == "own":
         return "the first notebook of a server with jupyter_salus.Manager starts one (`jupyter salus backend` by hand)"
+    directory = os.path.dirname(path)
+    if not os.path.isdir(directory):
+        return f"its directory {directory} isn't there"
     return f"`jupyter salus backend --socket {path}` starts one"
 
 
