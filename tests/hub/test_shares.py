@@ -9,7 +9,7 @@ import pytest
 from jupyter_salus.errors import OverLimit
 from jupyter_salus.protocol.client import Client
 from jupyter_salus.protocol.messages import Announce, Ended
-from tests.hub.conftest import LIMITS, Shared
+from tests.hub.conftest import ADA, LIMITS, Shared
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can come as another user")
 
@@ -74,6 +74,32 @@ def test_named_servers_and_containers_share_their_users_seats(shared: Shared) ->
         assert "unmanaged" in two.request(Announce, session="n3", token="t" * 10, incarnation=1)
         for number in range(4):
             one.request(Ended, session=f"n{number}")
+
+
+def test_a_kernel_that_restarts_finds_its_seat_and_one_that_was_shut_down_leaves_it(shared: Shared) -> None:
+    """Whichever comes first: that the process is gone, or that its server says so."""
+    shared.user("anna", '{"limits": {"max_sessions": 1}}')
+    door = shared.door_of("anna")
+    with Client(door, role="server") as server:
+
+        def announced(session: str, incarnation: int) -> bool:
+            return server.request(Announce, session=session, token="t" * 10, incarnation=incarnation) == {}
+
+        assert announced("k1", 1)
+        kernel = shared.contained(door, ADA, session="k1", token="t" * 10)
+        kernel.hear("welcome")
+        kernel.close()
+        shared.until("k1", lambda row: row is None)
+        assert not announced("k2", 1)
+        assert announced("k1", 2)
+        server.request(Ended, session="k2")
+        kernel = shared.contained(door, ADA, session="k1", token="t" * 10)
+        kernel.hear("welcome")
+        kernel.close()
+        shared.until("k1", lambda row: row is None)
+        server.request(Ended, session="k1")
+        assert announced("k2", 1)
+        server.request(Ended, session="k2")
 
 
 def test_a_priority_above_the_highest_is_refused_and_lowered_at_opening(shared: Shared) -> None:

@@ -134,7 +134,7 @@ class Backend:
         )
         self.placement = Placement(self.devices, self.records, self.gauges, self.sampling)
         self.servers = Servers(
-            self.records, self.guests, clock, self.placement.device, self.feed.touch, self.shares.seat
+            self.records, self.guests, clock, self.placement.device, self.feed.touch, self.shares.seat, self.shares.left
         )
         self.verbs = Verbs(self.records, self.devices, self.profiles, self.shares, self.loop.tell, self._retire)
         self.guards = self._guarding(config, budget(host_memory_bytes))
@@ -154,12 +154,12 @@ class Backend:
         )
         gates = Gates(config, clock, rooms, tell, self._note, log)
         rooms.want_turn = gates.want
+        self.gauges.claims = rooms.claims
         transfers = Transfers(self.devices, gates, HostMemory(host_memory_bytes), tell, look, log)
         guards = Guards(
             self.devices,
             self.records,
             self.guests,
-            self.gauges,
             gates,
             rooms,
             transfers,

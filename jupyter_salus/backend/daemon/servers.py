@@ -20,7 +20,8 @@ FORSAKEN_S = 60.0
 
 class Servers:
     """`touch()` is called when the state may have changed without an event of the core; `seat(owner, session)` says why
-    another session can't be, if it can't; `left(owner, session)` is told that one that isn't there won't come back; `place()` names the device where the next one begins."""
+    another session can't be, if it can't; `left(owner, session)` is told that one that isn't there won't come back;
+    `place()` names the device where the next one begins."""
 
     def __init__(
         self,

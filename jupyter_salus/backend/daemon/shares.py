@@ -108,6 +108,13 @@ class Shares:
             self._kept[record.session] = (record.user, record.server, self._now() + SEAT_S)
         self._used_s[record.user] += record.row.get("used_s", 0.0)
 
+    def left(self, owner: Owner, session: str) -> None:
+        """A kernel that isn't there any more won't be started again: nobody's seat is kept for it."""
+        kept = self._kept.get(session)
+        if kept is not None and kept[0] == owner.name:
+            del self._kept[session]
+            self._tell(core.SeatLeft(session))
+
     def look(self) -> None:
         """Read the file again if it changed. Called once a second."""
         stamp = _stamp(self._path)
