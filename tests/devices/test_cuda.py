@@ -51,7 +51,7 @@ def test_what_no_session_holds_is_foreign_and_what_lies_beyond_the_capacity_take
     assert ask("device.figures({})")["foreign_bytes"] == used >= 100 * MIB
     assert ask("device.figures({})", 100 * MIB, 8 * MIB)["foreign_bytes"] == 0
     assert ask("device.figures({})", 200 * MIB, 8 * MIB)["foreign_bytes"] == used - 56 * MIB
-    # A session's process is told apart by its number, whatever the session itself says it holds.
+    # A session's process is told apart by its number, whatever is booked of it.
     assert ask(f"device.figures({{{other.pid}: 1}})")["foreign_bytes"] == 0
 
 

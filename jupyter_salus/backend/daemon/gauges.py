@@ -10,12 +10,13 @@ Small changes aren't told, so that nobody is woken by the breathing of an alloca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from ..core.events import MemoryMeasured
 from ..devices.base import Device, Usage
 from .clock import Clock
+from .guarded import Guarded
 from .records import Record
 
 #: A figure is told when it differs by so many bytes from what was told, and by this share of it.
@@ -37,8 +38,6 @@ class _Gauge:
     told_ephemeral: int = 0
     #: What the last sample showed of the process itself.
     own_bytes: int = 0
-    #: Of a guarded session: what its guards say.
-    by_pid: dict[int, int] = field(default_factory=dict)
 
 
 class Gauges:
@@ -49,6 +48,8 @@ class Gauges:
         #: Devices that show a process's memory from outside alone: what its guest says of itself is of another kind.
         self._outside = {id for id, device in devices.items() if device.capabilities().memory_mode != "host"}
         self._clock = clock
+        #: What the books have of a guarded session, by process; set where the parts are put together.
+        self.claims: Callable[[Guarded], dict[int, int]] = lambda session: {}
         self._gauges: dict[Record, _Gauge] = {}
 
     def held(self, device: str) -> dict[int, int]:
@@ -56,16 +57,12 @@ class Gauges:
         held: dict[int, int] = {}
         for record, gauge in self._gauges.items():
             if record.device == device:
-                amounts = gauge.by_pid if gauge.by_pid else {record.pid: max(gauge.persistent_bytes, gauge.peak_bytes)}
+                amounts = {record.pid: max(gauge.persistent_bytes, gauge.peak_bytes)}
+                if record.guarded is not None:
+                    amounts = self.claims(record.guarded)
                 for pid, amount in amounts.items():
                     held[pid] = held.get(pid, 0) + amount
         return held
-
-    def holds(self, record: Record, by_pid: dict[int, int]) -> None:
-        """A guarded session's own figures, by process."""
-        gauge = self._gauges.get(record)
-        if gauge is not None:
-            gauge.by_pid = by_pid
 
     def opened(self, record: Record, said_bytes: int | None) -> int:
         """A session opens: its P to begin with, as its guest says it; what it held before it came back, otherwise."""

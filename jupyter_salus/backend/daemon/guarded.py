@@ -66,6 +66,8 @@ class Guard:
     moving: bool = False
     #: What its context takes; found from outside, 0 where that isn't told.
     context_bytes: int = 0
+    #: What the device and the guard said last, each of its own time: only what they say twice is held together.
+    seen_bytes: tuple[int, int] = (-1, -1)
     #: What it may hold on the device before it asks.
     granted_bytes: int = 0
     requests: dict[int, Request] = field(default_factory=dict)

@@ -8,10 +8,11 @@ the process is gone and the device lists it no more, or it comes back.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from ...errors import BadMessage, NotAllowed, NotPossible
+from ...errors import BadMessage, NotAllowed, NotPossible, SalusError
 from ...protocol.codec import Message
 from ...protocol.guard import (
     ArenaReady,
@@ -37,7 +38,6 @@ from . import lineage
 from .clock import Clock
 from .connections import Connection
 from .gates import Gates
-from .gauges import Gauges
 from .guarded import Guard, Guarded
 from .guests import Guests
 from .peers import Watch, peer_pidfd
@@ -57,7 +57,6 @@ class Guards:
         devices: Mapping[str, Device],
         records: Records,
         guests: Guests,
-        gauges: Gauges,
         gates: Gates,
         rooms: Rooms,
         transfers: Transfers,
@@ -68,7 +67,6 @@ class Guards:
         self._devices = devices
         self._records = records
         self._guests = guests
-        self._gauges = gauges
         self._gates = gates
         self._rooms = rooms
         self._transfers = transfers
@@ -77,6 +75,7 @@ class Guards:
         self._log = log
         self._of: dict[Connection, tuple[Guarded, Guard]] = {}
         self._nameless = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         #: What a context took on each device, as seen last: what the next one is expected to take.
         self._context_bytes: dict[str, int] = {}
         #: What each device said of each process last.
@@ -174,6 +173,8 @@ class Guards:
             case TurnDrained():
                 self._gates.drained(session, guard, said)
                 self._counted(session)
+                if not guard.context_bytes and guard.pid > 0:
+                    self._look_for_context(session, guard)
             case RoomWanted():
                 self._rooms.wanted(session, guard, said)
             case RoomWithdrawn():
@@ -206,7 +207,6 @@ class Guards:
     def _counted(self, session: Guarded) -> None:
         """What the session holds may have changed."""
         record = session.record
-        self._gauges.holds(record, {guard.pid: guard.device_bytes for guard in session.guards.values()})
         held = session.device_bytes
         session.peak_bytes = max(session.peak_bytes, held)
         resting = (
@@ -230,8 +230,35 @@ class Guards:
                 if guard.ended and amount is None and guard.connection is None:
                     self._dropped(session, guard)
                 elif amount is not None and resting and guard.connection is not None and not record.leaving:
-                    guard.context_bytes = self._context_bytes[device] = max(amount - guard.here_bytes, 0)
+                    self._context(guard, device, amount)
             if not record.leaving:
+                self._counted(session)
+
+    def _context(self, guard: Guard, device: str, amount: int) -> None:
+        """A process's context is what the device shows beyond what its guard says. Both are of their own time."""
+        seen = (amount, guard.here_bytes)
+        if seen == guard.seen_bytes and amount > guard.here_bytes:
+            guard.context_bytes = amount - guard.here_bytes
+            self._context_bytes[device] = max(self._context_bytes.get(device, 0), guard.context_bytes)
+        guard.seen_bytes = seen
+
+    def _look_for_context(self, session: Guarded, guard: Guard) -> None:
+        """Nothing runs in the process now, so that one look from outside shows what its context takes."""
+        task = asyncio.ensure_future(self._looked_for_context(session, guard, guard.here_bytes))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _looked_for_context(self, session: Guarded, guard: Guard, here_bytes: int) -> None:
+        device = session.record.device
+        try:
+            amount = (await asyncio.to_thread(self._devices[device].listed)).get(guard.pid)
+        except SalusError as error:
+            self._log.warning("A context can't be looked for: %s", error)
+            return
+        if amount is not None and guard.here_bytes == here_bytes and guard.connection is not None:
+            guard.seen_bytes = (amount, here_bytes)
+            self._context(guard, device, amount)
+            if session.record.core_id is not None and not session.record.leaving:
                 self._counted(session)
 
     def _elsewhere(self, session: Guarded, device: str, amounts: Mapping[int, int]) -> None:
@@ -345,5 +372,7 @@ class Guards:
 
     def stop(self) -> None:
         """The backend ends: guards go on without it."""
+        for task in self._tasks:
+            task.cancel()
         self._rooms.stop()
         self._transfers.stop()

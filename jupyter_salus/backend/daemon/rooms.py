@@ -64,6 +64,14 @@ class Rooms:
         )
         return guard.here_bytes + max(self._slack(session) - others, 0)
 
+    def claims(self, session: Guarded) -> dict[int, int]:
+        """What the books have of a session, by process: what it holds, and what it may take yet in its turn."""
+        claims = {guard.pid: guard.device_bytes for guard in session.guards.values()}
+        first = next(iter(session.connected()), None)
+        if first is not None and session.record.epoch is not None:
+            claims[first.pid] += self._slack(session)
+        return claims
+
     def once(self, session: Guarded, guard: Guard) -> int:
         """What a guard may hold for the one call that an interrupt lets pass without a turn."""
         return guard.here_bytes + self._free(session.record.device)
@@ -200,11 +208,14 @@ class Rooms:
             return
         if record.epoch is None or session.closing is not None or session.growth is not None:
             self.pump(session)
-        elif free >= request.bytes and guard.refusals > 1:
+            return
+        # What was granted for it already counts, so that only what the books or the device lack is asked for.
+        missing = max(request.bytes - self._slack(session), request.bytes - free)
+        if missing > 0:
+            self._ask(session, guard, ticket, missing)
+        else:
             self._grant(session, guard, ticket)
             self.pump(session)
-        else:
-            self._ask(session, guard, ticket, request.bytes)
 
     def _task(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(self._logged(work))

@@ -66,6 +66,7 @@ class CudaDevice:
     def figures(self, held: Mapping[int, int]) -> Figures:
         """The totals now, with what nobody of `held` accounts for as foreign."""
         now = self._look(fresh=True)
+        # Of a listed process what it has now, not what was booked a moment ago: a return may have ended in between.
         ours = sum(now.processes.get(pid, amount) for pid, amount in held.items())
         beyond = now.total_bytes - self._capacity_bytes
         foreign = min(max(now.used_bytes - ours - beyond, 0), self._capacity_bytes - self._reserve_bytes)
@@ -82,7 +83,7 @@ class CudaDevice:
 
     def listed(self) -> Mapping[int, int]:
         """What the driver says of each process."""
-        return self._look().processes
+        return self._look(fresh=True).processes
 
     def usage(self, pid: int, apart: Collection[int] = ()) -> Usage | None:
         """What the process and its children hold; those that the library doesn't list hold nothing that is known."""
