@@ -241,7 +241,7 @@ def test_what_stays_on_the_device_after_a_move_still_counts(world: World):
     move = next(one.move for one in decided if isinstance(one, EvictSession))
     world.scheduler.handle(events.SessionEvicted("a", move, 0.1, 95 * MIB), world.now)
     assert world.device_row().free_bytes == 995 * MIB
-    world.guests["a"].out = True
+    world.guests["a"].out.add("gpu")
     world.want(world.guests["a"])
     world.run(1)
     assert world.device_row().free_bytes == 890 * MIB

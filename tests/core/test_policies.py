@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_salus.backend.core import events
 from jupyter_salus.backend.core.config import Config
-from jupyter_salus.backend.core.decisions import GrantTurn
+from jupyter_salus.backend.core.decisions import GrantTurn, RevokeTurn
 from jupyter_salus.backend.core.events import Profile
 from jupyter_salus.backend.core.policies.srtf import expected_s
 
@@ -126,6 +126,26 @@ def test_srtf_learns_an_iteration_at_once_and_orders_by_what_is_left():
     decided = scheduler.handle(events.IterationsFinished("short", epoch, 1, 0.1, remaining=5000), 0.4)
     # Now known to be longer: the other one comes first again.
     assert type(decided[0]).__name__ == "RevokeTurn"
+    world.guests.clear()
+
+
+def test_srtf_lets_the_next_unknown_one_in_as_soon_as_one_is_known():
+    """Also where its share is what was expected, so that nothing else is new."""
+    world = World(grows=False)
+    world.device()
+    world.tell(events.PolicyChanged("gpu", "srtf"))
+    scheduler = world.scheduler
+    for name in "abcd":
+        world.open(name)
+    epoch = scheduler.handle(events.TurnRequested("a", 1), 0.0)[0].epoch
+    scheduler.handle(events.IterationsFinished("a", epoch, 1, 0.1, remaining=1000, device_share=0.5), 0.1)
+    beside = scheduler.handle(events.TurnRequested("b", 1), 0.2)[0]
+    assert isinstance(beside, GrantTurn) and beside.side_by_side
+    assert isinstance(scheduler.handle(events.TurnRequested("c", 1), 0.3)[0], RevokeTurn)
+    scheduler.handle(events.TurnReleased("a", epoch, 2), 0.35)
+    assert not [one for one in scheduler.handle(events.TurnRequested("d", 1), 0.4) if isinstance(one, RevokeTurn)]
+    known = events.IterationsFinished("b", beside.epoch, 1, 0.1, remaining=900, device_share=0.5)
+    assert [one.session for one in scheduler.handle(known, 0.5) if isinstance(one, RevokeTurn)] == ["b"]
     world.guests.clear()
 
 

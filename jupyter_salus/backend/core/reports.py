@@ -104,6 +104,7 @@ def _iterated(state: State, session: Session, event: events.IterationsFinished, 
     device = session.device
     if session.holds:
         state.charge(session, now)
+    foretold = session.foretold
     session.iterations += event.count
     if event.remaining is not None:
         session.remaining = event.remaining
@@ -112,6 +113,9 @@ def _iterated(state: State, session: Session, event: events.IterationsFinished, 
     if session.turn is Turn.RUNNING or session.turn is Turn.YIELDING:
         session.mapped_bytes = 0
     changed = _learn(session, event, now)
+    if device.policy.preempts and session.foretold is not foretold:
+        # Its place in the order is another one from now on, and somebody else may come first.
+        changed = True
     if changed:
         device.recount(session)
         device.stale = True

@@ -194,6 +194,11 @@ class Session:
         return self.epoch == epoch and (self.turn in HOLDING or self.turn is Turn.LOST)
 
     @property
+    def foretold(self) -> bool:
+        """Whether its remaining time is known: the iterations to come, and how long one takes."""
+        return self.remaining is not None and self.alone_s is not None
+
+    @property
     def rank(self) -> int:
         """The class of its priority, 0 the most urgent."""
         return CLASSES[self.priority]
