@@ -6,10 +6,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+sys.path.insert(0, str(Path(__file__).parent / "images"))
+
+import draw_architecture
 import generate
 
 from jupyter_salus.protocol.version import VERSION
 
+draw_architecture.FIGURE.write_text(draw_architecture.draw(), "utf-8")
 generate.write_all(Path(__file__).parent / "reference" / "generated")
 
 project = "jupyter_salus"
