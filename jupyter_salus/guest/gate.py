@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Optional
 
-from ..protocol.messages import WaitExplained
+from ..protocol.turns import WaitExplained
 from .cell import Cell, Cells
 from .line import AFTER_S, RENEW_S, Line
 

@@ -14,7 +14,7 @@ import time
 import unicodedata
 from typing import Any, List, Optional
 
-from ..protocol.messages import WaitExplained
+from ..protocol.turns import WaitExplained
 from .cell import Cell, Cells
 
 _log = logging.getLogger("jupyter_salus")

@@ -18,7 +18,7 @@ from typing import Any, Callable, List, Optional
 from ..errors import SalusError
 from ..protocol.codec import Message, from_wire, to_wire
 from ..protocol.framing import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, FrameReader, encode
-from ..protocol.messages import Failed, Hello, Welcome
+from ..protocol.turns import Failed, Hello, Welcome
 
 _log = logging.getLogger("jupyter_salus")
 

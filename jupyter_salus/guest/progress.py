@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Callable, Optional, Tuple
 
-from ..protocol.messages import Progress, TurnReleased
+from ..protocol.turns import Progress, TurnReleased
 from .rhythm import Rhythm
 
 #: Progress is said no more often than this, in seconds.

@@ -16,7 +16,7 @@ from typing import Any, Dict, Optional, Set
 
 from ..errors import SalusError
 from ..protocol.codec import PROTOCOL, Message
-from ..protocol.messages import (
+from ..protocol.turns import (
     CellFinished,
     CellStarted,
     Hello,

@@ -11,7 +11,7 @@ import threading
 from typing import Callable, List, Optional, Tuple
 
 from ..protocol.codec import Message
-from ..protocol.messages import (
+from ..protocol.turns import (
     TurnGranted,
     TurnReleased,
     TurnRevoked,

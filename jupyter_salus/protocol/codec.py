@@ -50,6 +50,21 @@ class Message:
 
     kind: ClassVar[str] = ""
 
+    def _values(self) -> Tuple[Any, ...]:
+        return tuple(getattr(self, field.name) for field in _fields_of(type(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self._values()))
+
+    def __repr__(self) -> str:
+        named = zip((field.name for field in _fields_of(type(self))), self._values())
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in named)})"
+
 
 M = TypeVar("M", bound=Message)
 
@@ -59,7 +74,8 @@ def message(kind: str) -> Callable[[Type[M]], Type[M]]:
     """Register a dataclass as the message of this kind."""
 
     def register(cls: Type[M]) -> Type[M]:
-        made = dataclasses.dataclass(frozen=True)(cls)
+        # What the base has needn't be written out and compiled for each class: a kernel waits for that when it starts.
+        made = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
         made.kind = kind
         _kinds[kind] = made
         return made
