@@ -77,7 +77,7 @@ SCROLL = """async seconds => {
 
 def traced(browser: Browser, page: Page, seconds: float) -> tuple[float, float, float]:
     """Scrolls, and traces it: the longest frame, the longest task, and the most processor time of a task, in milliseconds."""
-    browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
+    browser.start_tracing(page=page, categories=["devtools.timeline", "disabled-by-default-devtools.timeline"])
     frame = page.evaluate(SCROLL, seconds)
     events = json.loads(browser.stop_tracing())["traceEvents"]
     renderers = {
