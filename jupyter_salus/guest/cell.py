@@ -33,6 +33,8 @@ class Cell:
         self.thread = threading.get_ident()
         self.meter = Meter(self.thread, threading.get_native_id(), self.began)
         self.ended = False
+        #: The backend was told of it.
+        self.announced = False
         #: Whether the cell has published anything yet.
         self.published = False
 

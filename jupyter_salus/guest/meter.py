@@ -90,11 +90,13 @@ class Meter:
         self.native_id = native_id
         self.used_s = 0.0
         self._lock = _thread.allocate_lock()
-        self._last = self._read()
+        # A cell begins with this: no file is read for it.
+        own = threading.get_ident() == ident
+        self._last = (time.thread_time(), None, time.process_time()) if own else self._read()
         self._imported = False
         self._marks: Deque[Tuple[float, float]] = deque([(now, 0.0)], maxlen=16)
 
-    def _read(self) -> Tuple[float, float, float]:
+    def _read(self) -> Tuple[float, Optional[float], float]:
         """How long the thread ran and was ready to, and the CPU time of the process."""
         process = time.process_time()
         own = None if self.native_id is None else scheduled_s(self.native_id)
@@ -113,7 +115,8 @@ class Meter:
             read = self._read()
             imports = importing(frame)
             if not imports and not self._imported:
-                used = wanted(read[0] - self._last[0], read[1] - self._last[1])
+                waited_s = 0.0 if read[1] is None or self._last[1] is None else read[1] - self._last[1]
+                used = wanted(max(0.0, read[0] - self._last[0]), waited_s)
                 self.used_s += max(used, read[2] - self._last[2]) if pools else used
             self._last, self._imported = read, imports
             enough = self.used_s >= ALLOWANCE_S and not imports and self._mostly_cpu(now)

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from typing import Any, Dict, Optional, Set
+from typing import Any, Dict, Optional, Set, Tuple
 
 from ..errors import SalusError
 from ..protocol.codec import PROTOCOL, Message
@@ -173,6 +173,8 @@ class Session:
         try:
             # From here to `finish` an interrupt is noted and breaks nothing off half done.
             interrupts.begin()
+            if self.turn.epoch is None:
+                self.announce()
             if self.turn.want(wait, background=not self.cells.open):
                 self.watch.wake()
                 wait.stand(lambda waited_s: self._look(wait, waited_s, cell))
@@ -226,21 +228,35 @@ class Session:
         self._let_go.clear()
         self.rhythm.begin_cell()
         try:
-            self.link.send(CellStarted(cell=cell.number, cell_id=cell.cell_id))
+            if self.guarded:
+                # The guard may speak of a touch at once.
+                self.announce()
             self.watch.wake()
         except Exception as error:
             self._fault(error)
+
+    def announce(self) -> None:
+        """Tell the backend of the open cells, if it doesn't know. Not when they begin: that would make each cell, however
+        short, begin later; with the first look at them, or what is said of them."""
+        for cell in list(self.cells.open.values()):
+            if not cell.announced:
+                with self.turn.lock:
+                    if not cell.announced:
+                        cell.announced = True
+                        self.link.send(CellStarted(cell=cell.number, cell_id=cell.cell_id))
 
     def _cell_ended(self, cell: Cell, last: bool) -> None:
         try:
             if last:
                 self.gate.opened()
-            finished = CellFinished(cell=cell.number)
+            said: Tuple[Message, ...] = (CellFinished(cell=cell.number),)
+            if not cell.announced:
+                said = (CellStarted(cell=cell.number, cell_id=cell.cell_id), *said)
             if last:
-                self.turn.release(finished)
+                self.turn.release(*said)
                 self.watch.wake()
             else:
-                self.link.send(finished)
+                self.link.send(*said)
         except Exception as error:
             self._fault(error)
 
@@ -278,7 +294,8 @@ class Session:
         self.turn.unasked = self.guarded
         self._was_holding = self._was_waiting = False
         for cell in list(self.cells.open.values()):
-            self.link.send(CellStarted(cell=cell.number, cell_id=cell.cell_id))
+            cell.announced = False
+        self.announce()
 
     def _on_message(self, message: Message) -> None:
         if isinstance(message, TurnGranted):

@@ -118,6 +118,10 @@ class Watch:
     def _untouched(self, now: float, fresh: bool) -> float:
         session = self._session
         cells = list(session.cells.open.values())
+        age = now - min((cell.began for cell in cells), default=0.0)
+        if cells and age < LOOK_S:
+            return LOOK_S - age  # too young to have touched anything, and busy beginning
+        session.announce()
         share = self._process_share(now)
         if not cells:
             # The first look after a cell would see what that cell used.
