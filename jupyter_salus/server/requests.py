@@ -35,11 +35,15 @@ class SalusHandler(ExtensionHandlerMixin, APIHandler):
     auth_resource = "salus"
 
     async def prepare(self) -> None:  # type: ignore[override]
-        """Called before the body is read."""
+        """Called before the body is read, and so too early to refuse: a connection that is closed with its body unread is,
+        behind a proxy, an answer that doesn't arrive. `admit` does what Jupyter's handlers do here."""
         self._body = bytearray()
         self._body_bytes = 0
         # A browser that looks on isn't a person at work: it mustn't keep a server from being culled.
         self._track_activity = self.request.method not in ("GET", "HEAD")
+
+    async def admit(self) -> None:
+        """Find out who asks, and refuse what comes from elsewhere. Called by each verb once the body is there."""
         await super().prepare()
 
     def data_received(self, chunk: bytes) -> None:

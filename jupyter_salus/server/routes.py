@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -77,4 +78,13 @@ def _method(verb: Verb) -> Any:
 
     method.__name__ = verb.method.lower()
     method.__doc__ = verb.endpoint.__doc__
-    return web.authenticated(authorized(action=verb.access)(method))
+    checked: Any = web.authenticated(authorized(action=verb.access)(method))
+
+    @functools.wraps(checked)
+    async def admitted(self: SalusHandler, *args: str, **kwargs: str) -> None:
+        await self.admit()
+        done = checked(self, *args, **kwargs)
+        if done is not None:  # a login page was answered instead
+            await done
+
+    return admitted

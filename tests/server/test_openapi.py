@@ -35,7 +35,9 @@ def test_every_verb_in_the_table_asks_for_a_login_and_for_leave():
         assert issubclass(handler, SalusHandler)
         for method in ("get", "post", "put", "patch", "delete"):
             found = vars(handler).get(method)
-            assert found is None or found.__wrapped__.__wrapped__, f"{method} of {handler} is open to everybody"
+            assert found is None or found.__wrapped__.__wrapped__.__wrapped__, (
+                f"{method} of {handler} is open to everybody"
+            )
 
 
 def test_verbs_that_change_something_need_leave_to_write():

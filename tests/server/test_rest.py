@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import uuid
 from collections.abc import Iterator
@@ -175,6 +176,20 @@ def test_without_a_login_nothing_is_told_or_done(server: JupyterServer, session:
             assert answer.status_code == 403, f"{verb.method} {route.path}"
             assert answer.json()["code"] == "not_allowed"
             assert session not in answer.text.replace(url, "").replace(answer.request.path_url, "")
+
+
+def test_a_refusal_leaves_the_connection_open_for_the_next_request(server: JupyterServer, session: str):
+    """What is refused for who asks is refused once its body is read: a proxy in between gets the whole of the answer."""
+    body = b'{"priority": "' + b"h" * 300_000 + b'"}'
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    try:
+        for _ in range(2):
+            connection.request("PATCH", f"{server.base_url}{BASE}/sessions/{session}", body)
+            response = connection.getresponse()
+            assert (response.status, json.loads(response.read())["code"]) == (403, "not_allowed")
+            assert not response.will_close
+    finally:
+        connection.close()
 
 
 def test_other_verbs_and_addresses_are_refused_in_the_same_form(server: JupyterServer, session: str):
