@@ -285,3 +285,19 @@ def test_a_graph_captured_before_a_move_replays_after_it(session: Session) -> No
     session.back()
     child.do("call('cuGraphLaunch', g, s); sync(s)")
     assert child.do("words(a, n)") == [5]
+
+
+def test_what_is_freed_while_it_is_out_leaves_its_place_in_host_memory(world: World) -> None:
+    backend = world.backend()
+    child = world.child()
+    child.do("context = start(); a = alloc(16 << 20)")
+    guard = backend.guard()
+    guard.drain()
+    guard.evict(1)
+    child.do("free(a)")
+    guard.easy = True
+    guard.open()
+    child.do("b = alloc(24 << 20)")
+    guard.drain()
+    guard.say("evict_blocks", move=2, host_bytes=24 << 20)
+    assert guard.wait("blocks_out", move=2)["bytes"] == 24 << 20

@@ -23,7 +23,7 @@ struct crew {
     uint64_t bytes;
 };
 
-static uint64_t arena_used; /* grows while anything is out; 0 again when all is back */
+static uint64_t arena_used; /* grows while anything is out; 0 again when nothing is */
 
 static int fail(struct move_result *result, const char *code, const char *format, uint64_t number)
 {
@@ -220,6 +220,8 @@ void moves_out(uint64_t host_bytes, struct move_result *result)
         fail(result, "host_memory", "cannot move out: no host memory for the list of chunks", 0);
         return;
     }
+    if (!moves_anything_out())
+        arena_used = 0; /* what was out may have been freed there, and nothing came back */
     uint64_t needed = arena_used + crew.bytes;
     const char *why = NULL;
     if (host_bytes && needed > host_bytes)
