@@ -173,7 +173,8 @@ def test_the_xsrf_token_and_the_cookies_path_are_the_servers(site: Site, noteboo
     wish = {"priority": "low"}
     for method, body in (("GET", None), ("PATCH", wish)):
         for forged in ({}, {"X-XSRFToken": "2|x|y"}, {"X-XSRFToken": other}):
-            answer = browser.request(method, session, json=body, headers=forged)
+            # Without the body: who refuses early doesn't read it, which a proxy in between may take for a broken server.
+            answer = browser.request(method, session, headers=forged)
             assert answer.status_code == 403, (method, forged, answer.text)
         answer = browser.request(method, session, json=body, headers={"X-XSRFToken": str(token.value)})
         assert answer.status_code == 200, (method, answer.text)
