@@ -135,6 +135,7 @@ def test_without_options_the_sessions_are_those_of_the_shared_backend(salus, bac
     assert any("shared.ipynb" in text for text in texts)
 
 
+@pytest.mark.timeout(300)
 def test_an_interrupt_ends_the_kernels_and_writes_how_far_it_came(notebook, tmp_path):
     path = notebook("long", "1", "import time\nprint('there', flush=True)\ntime.sleep(600)", "3")
     line = [
@@ -153,11 +154,15 @@ def test_an_interrupt_ends_the_kernels_and_writes_how_far_it_came(notebook, tmp_
         line, cwd=tmp_path, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    for told in process.stderr:
-        if "cell 2 of 3" in told:
-            break
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    try:
+        for told in process.stderr:
+            if "cell 2 of 3" in told:
+                break
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=200)
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == 1
     (one,) = json.loads(out)["notebooks"]
     assert (one["status"], one["cells_executed"]) == ("failed", 1)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Iterator
 
 import pytest
@@ -54,6 +61,31 @@ def test_status_json_is_the_state(sessions, capsys):
 def test_top_ends_after_the_count(sessions, capsys):
     lines = said(capsys, "top", "--count", "2", "--interval", "0.1", "--json").splitlines()
     assert [json.loads(line)["devices"][0]["id"] for line in lines] == ["host", "host"]
+
+
+def test_top_on_a_terminal_is_a_screen_that_q_ends(sessions, backend):
+    terminal, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+    line = [sys.executable, "-m", "jupyter_salus.cli", "top", "--socket", backend, "--interval", "0.2"]
+    process = subprocess.Popen(line, stdin=inside, stdout=inside, stderr=inside, env={**os.environ, "TERM": "xterm"})
+    os.close(inside)
+    seen = b""
+    try:
+        while b"other.ipynb" not in seen or b"it is a test" not in seen:
+            seen += os.read(terminal, 65536)
+        os.write(terminal, b"q")
+        while True:
+            try:
+                seen += os.read(terminal, 65536)
+            except OSError:
+                break  # nobody has the other end any more
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    assert b"Device host" in seen
+    assert b"\x1b[?1049l" in seen  # the screen that was there before is shown again
 
 
 @pytest.mark.parametrize(
