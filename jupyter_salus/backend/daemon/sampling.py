@@ -108,7 +108,7 @@ class Sampling:
             apart = {one.pid for one in self._records.by_core.values() if one.pid}
             held = {id: self._gauges.held(id) for id in self._devices} if totals_due else {}
             try:
-                look = await asyncio.to_thread(self._look, asked, apart, held)
+                look = await asyncio.to_thread(self._look, asked, apart, held, idle_due)
             except (SalusError, OSError) as error:
                 if self.healthy:
                     self._log.warning("A device can't be looked at: %s", error)
@@ -125,7 +125,7 @@ class Sampling:
             busy_s = max(BUSY_S, look.seconds / BUSY_SHARE if not idle_due else 0.0)
             await asyncio.sleep(busy_s)
 
-    def _look(self, asked: list[_Asked], apart: set[int], held: dict[str, dict[int, int]]) -> _Look:
+    def _look(self, asked: list[_Asked], apart: set[int], held: dict[str, dict[int, int]], listing: bool) -> _Look:
         """In the thread: nothing of the loop's is touched. `held`: what sessions hold, of devices whose totals are due."""
         started = self._clock.now()
         usages: dict[Record, Usage] = {}
@@ -139,7 +139,8 @@ class Sampling:
                     freed.append(record)
             if usage is not None:
                 usages[record] = usage
-        listed = {id: device.listed() for id, device in self._devices.items()}
+        # Not with every look at those in a turn: a driver that is asked often holds up small kernels.
+        listed = {id: device.listed() for id, device in self._devices.items()} if listing else {}
         figures = {id: self._devices[id].figures(amounts) for id, amounts in held.items()}
         return _Look(usages, freed, figures, listed, self._clock.now() - started)
 
