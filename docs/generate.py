@@ -14,6 +14,7 @@ from typing import Any
 from jupyter_salus import errors
 from jupyter_salus.backend.daemon.app import BackendApp
 from jupyter_salus.cli.table import COMMANDS
+from jupyter_salus.hub.service import HubService
 from jupyter_salus.manager import Manager, NotebookKernelManager, SalusKernelManager
 from jupyter_salus.protocol import codec, messages
 from jupyter_salus.server import SalusExtension
@@ -54,7 +55,7 @@ def commands() -> str:
 def settings() -> str:
     """Every trait that a configuration file may set."""
     parts = ["# Settings", "", "Traits, for the command line (`--Class.trait=value`) and configuration files."]
-    for cls in (Manager, SalusKernelManager, NotebookKernelManager, SalusExtension, BackendApp):
+    for cls in (Manager, SalusKernelManager, NotebookKernelManager, SalusExtension, BackendApp, HubService):
         rows = list(_traits(cls))
         if not rows:
             continue

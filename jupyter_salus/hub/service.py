@@ -48,6 +48,7 @@ class HubService(Application):
 
     config_file = Unicode("", help="A Python configuration file.").tag(config=True)
     backends = Dict(
+        {},
         help="The admin socket of each host's backend, by the host's name; by default this host's.",
     ).tag(config=True)
     reconcile_s = Float(

@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     # The daemon for its journal alone: a replay reads what the daemon wrote.
     "simulate": {"simulate", "backend.core", "backend.daemon", "errors", "protocol"},
     "testing": {"testing"},
+    "hub": {"hub", "protocol", "errors"},
 }
 #: Parts that run where the package isn't installed: the standard library alone, in the grammar of Python 3.9.
 INJECTED = ("errors", "protocol", "guest")
