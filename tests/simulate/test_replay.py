@@ -50,7 +50,8 @@ def test_a_journal_gives_the_same_decisions(bench, journaled, capsys):
     log = bench.directory / "decisions"
     assert main(["--replay", str(bench.directory / "journal.jsonl"), "--log", str(log), "--json"]) == 0
     replayed = [json.loads(line) for line in log.read_text().splitlines()]
-    made = [{"t": now, "decision": type(decision).__name__, **asdict(decision)} for now, decision in journaled.decided]
+    told = [{"t": now, "decision": type(decision).__name__, **asdict(decision)} for now, decision in journaled.decided]
+    made = json.loads(json.dumps(told))
     assert len(replayed) > 100
     differing = [number for number, pair in enumerate(zip(replayed, made, strict=True)) if pair[0] != pair[1]]
     assert differing == []
