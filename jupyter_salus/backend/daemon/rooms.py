@@ -21,6 +21,7 @@ from ..devices.base import Device
 from .clock import Clock
 from .guarded import Growth, Guard, Guarded, Request
 from .records import Records
+from .state import with_names
 
 #: How often in a row the driver may refuse what the books have room for, and after how long that begins anew.
 REFUSALS, REFUSED_S = 3, 2.0
@@ -51,6 +52,8 @@ class Rooms:
         self._log = log
         self._number = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Whether users may read each other's names.
+        self.names_told = True
         #: Asks for a turn for a session that waits for room without one.
         self.want_turn: Callable[[Guarded], None] = lambda session: None
 
@@ -157,7 +160,10 @@ class Rooms:
         growth = session.growth
         if growth is not None and growth.number == decision.request:
             session.growth = None
-            self._refuse(growth.guard, growth.ticket, decision.message)
+            owner = session.record.owner
+            # Who holds what, by the names that this session's owner may read.
+            text = with_names(decision.message, lambda core_id: self._records.named(core_id, owner, self.names_told))
+            self._refuse(growth.guard, growth.ticket, text)
             self.pump(session)
 
     def stop(self) -> None:

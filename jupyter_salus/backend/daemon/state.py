@@ -21,7 +21,7 @@ Row = dict[str, Any]
 _TURN = {"none": "none", "waiting": "wanted", "blocked": "wanted"}
 _RESIDENCY = {"absent": "resident", "leaving": "resident", "closed": "resident"}
 #: What another user's session doesn't tell.
-_PRIVATE = ("kernel_id", "name", "path", "cell_id", "unmanaged_reason")
+_PRIVATE = ("kernel_id", "name", "path", "cell_id", "unmanaged_reason", "unguarded_reason")
 #: What of it an admin needs not either: code and its place.
 _SECRET = ("cell_id",)
 
