@@ -29,7 +29,8 @@ _IDS = re.compile(
     r"(?<![0-9a-f])(?:[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}(?:_\d+_\d+)?|[0-9a-f]{16})(?![0-9a-f])"
 )
 
-#: Numbers that the debugger gives: of its messages, of processes and ports, of objects by their addresses.
+#: Numbers that the debugger gives: of its messages, of processes and ports, of objects by their addresses; and how many frames
+#: lie below the cell, the guest's among them where its folder is outside of the kernel's site-packages.
 _NUMBERED = ("seq", "variablesReference", "port", "systemProcessId", "processId", "threadId", "totalFrames")
 
 
