@@ -137,7 +137,9 @@ def test_srtf_lets_the_next_unknown_one_in_as_soon_as_one_is_known():
     scheduler = world.scheduler
     for name in "abcd":
         world.open(name)
-    epoch = scheduler.handle(events.TurnRequested("a", 1), 0.0)[0].epoch
+    granted = scheduler.handle(events.TurnRequested("a", 1), 0.0)[0]
+    assert isinstance(granted, GrantTurn)
+    epoch = granted.epoch
     scheduler.handle(events.IterationsFinished("a", epoch, 1, 0.1, remaining=1000, device_share=0.5), 0.1)
     beside = scheduler.handle(events.TurnRequested("b", 1), 0.2)[0]
     assert isinstance(beside, GrantTurn) and beside.side_by_side

@@ -11,6 +11,7 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from jupyter_salus.backend.core import decisions, events
 from jupyter_salus.backend.core.config import Config
@@ -18,6 +19,7 @@ from jupyter_salus.backend.core.scheduler import Scheduler
 from jupyter_salus.errors import PeerError
 
 MIB = 2**20
+D = TypeVar("D", bound=decisions.Decision)
 
 
 @dataclass(eq=False)
@@ -360,5 +362,5 @@ class World:
     def device_row(self, id: str = "gpu"):
         return {row.id: row for row in self.scheduler.snapshot(self.now).devices}[id]
 
-    def decided(self, kind: type[decisions.Decision]) -> list[decisions.Decision]:
+    def decided(self, kind: type[D]) -> list[D]:
         return [decision for _, _, all_ in self.story for decision in all_ if isinstance(decision, kind)]
