@@ -227,6 +227,7 @@ class Session:
     def _cell_began(self, cell: Cell) -> None:
         self._let_go.clear()
         self.rhythm.begin_cell()
+        self.tally.counted = 0.0
         try:
             if self.guarded:
                 # The guard may speak of a touch at once.

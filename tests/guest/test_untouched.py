@@ -56,12 +56,12 @@ def test_a_long_computation_in_python_between_two_back_edges_is_one_iteration(an
 def test_iterations_of_a_plain_loop_that_nobody_interrupts_are_counted(any_python: Governed) -> None:
     any_python.backend.generous = True
     ran = any_python.kernel.run(
-        "running = sys.modules['_jupyter_salus.guest'].running()\n"
-        "rounds = 0\n"
-        "while running.tally.total_iterations + running.tally.iterations < 200: rounds += 1; sum(range(20000))\n"
-        "print(rounds > 100)"
+        "tally = sys.modules['_jupyter_salus.guest'].running().tally\n"
+        "before = tally.total_iterations\n"
+        "while tally.total_iterations - before < 50: sum(range(20000))\n"
+        "print('ended')"
     )
-    assert ran.text == "True\n"
+    assert ran.text == "ended\n"
     assert any_python.backend.all(TurnReleased)
 
 
@@ -89,7 +89,9 @@ def test_torch_compiles_a_loop_as_one_graph(framework_kernel: Governed) -> None:
     framework_kernel.renew()
     text = run_while_turns_pass(
         framework_kernel,
-        "import torch\n"
+        "import torch, torch._dynamo.utils\n"
+        "torch._dynamo.reset()\n"
+        "torch._dynamo.utils.counters.clear()\n"
         "@torch.compile(fullgraph=True, backend='aot_eager')\n"
         "def work(value):\n"
         "    for number in range(4): value = value * 2 + number\n"
