@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import websocket
 from jupyter_salus.protocol.client import Client
 from tests.conftest import RUN_MARK
 from tests.hub.accounts import ROOT, Accounts, reachable
-from tests.manager.running import JupyterServer, Talk, end
+from tests.manager.running import JupyterServer, Talk, alive, end
 
 #: Below which the hub serves: cookies and tokens must fit to it.
 BASE = "/base/"
@@ -254,7 +255,11 @@ class Hub:
         settings.mkdir(parents=True)
         (settings / "fast.json").write_text(json.dumps({"ServerApp": {"jpserver_extensions": others}}))
         (directory / "jupyterhub_config.py").write_text(CONFIG.format(said=json.dumps(said)))
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def start(self) -> None:
         environment = {
@@ -336,12 +341,8 @@ class Hub:
         pid_file = self.directory / "proxy.pid"
         if pid_file.exists():
             pid = int(pid_file.read_text().splitlines()[0])
-            os.kill(pid, 15)
-            deadline = time.monotonic() + PATIENCE_S
-            while Path(f"/proc/{pid}").exists():
-                try:
-                    os.waitpid(pid, os.WNOHANG)
-                except ChildProcessError:
-                    pass  # it is init's by now
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                return  # it ended with the hub
+            wait_for(lambda: not alive(pid), "the proxy to end")

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,15 @@ LOOP = (
 class Site:
     """Hub, backends and users `ada`, `bob` (course), `cleo` (who has the backend without rights) and `eve`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, end: ExitStack) -> None:
         self.directory = directory
         self.accounts = Accounts(directory, "ada", "bob", "cleo", "eve", "salus")
+        end.callback(self.accounts.close)
         self.backend = SystemBackend(directory / "r", None)
+        end.callback(self.backend.close)
         self.backend.limits.write_text(LIMITS)
         self.plain = SystemBackend(directory / "u", self.accounts["salus"])
+        end.callback(self.plain.close)
         ada, bob, cleo = (self.accounts[one] for one in ("ada", "bob", "cleo"))
         page = "access:services!service=salus"
         self.hub = Hub(
@@ -65,6 +69,7 @@ class Site:
                 {"name": "user", "scopes": ["self", page]},
             ],
         )
+        end.callback(self.hub.close)
         self.tokens = {kind: self.hub.add(self.accounts[kind]) for kind in ("ada", "bob", "cleo", "eve")}
         for kind in ("ada", "bob", "cleo"):
             self.hub.spawn(self.accounts[kind])
@@ -75,21 +80,15 @@ class Site:
     def name(self, kind: str) -> str:
         return self.accounts[kind]
 
-    def close(self) -> None:
-        self.hub.close()
-        self.accounts.close()
-        self.plain.close()
-        self.backend.close()
-
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     directory = Path(tempfile.mkdtemp(prefix="js", dir="/tmp"))
     directory.chmod(0o755)
-    made = Site(directory)
-    yield made
-    made.close()
-    shutil.rmtree(directory, ignore_errors=True)
+    with ExitStack() as end:
+        # Whatever fails, in here or in a test: no account and no process stays.
+        end.callback(shutil.rmtree, directory, ignore_errors=True)
+        yield Site(directory, end)
 
 
 @pytest.fixture(scope="module")
