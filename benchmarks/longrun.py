@@ -2,8 +2,8 @@
 
 `python -m benchmarks.longrun` plays 1,000 sessions on 8 devices for 10 hours and prints what happened. Sessions come, run cells,
 ask for memory in mid-iteration, idle, crash, restart; some need several devices at once; messages and moves come late, twice or
-not at all; what is known of memory beforehand is wrong by two times; users have limits; devices are drained. It ends with an error
-if an invariant doesn't hold. Far more is asked for than the devices can do, and some sessions can't be moved: what a wait
+not at all; what is known of memory beforehand is wrong by two times; users have limits; devices are drained. It ends with an
+error if an invariant doesn't hold. Far more is asked for than the devices can do, and some sessions can't be moved: what a wait
 lasts here shows that, not the bound on waits.
 """
 
