@@ -14,7 +14,7 @@ LABEXT := jupyter_salus/labextension
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv labextension native lab demo hub test lint types check docs wheel test-wheel test-lowest clean
+.PHONY: help venv labextension native lab demo hub test test-gpu lint types check docs wheel test-wheel test-lowest clean
 
 help:
 	@sed -n '2,6p' Makefile | sed 's/^# *//'
@@ -92,6 +92,10 @@ hub: venv $(HUB_PROXY)
 
 test: venv
 	$(BIN)/python -m pytest $(ARGS)
+
+# What needs a GPU with its driver; elsewhere these tests are skipped with the reason.
+test-gpu: venv
+	$(BIN)/python -m pytest -m gpu $(ARGS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
