@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_salus.backend.core import events
 from jupyter_salus.backend.core.config import Config
-from jupyter_salus.backend.core.decisions import GrantTurn
+from jupyter_salus.backend.core.decisions import GrantTurn, RevokeTurn
 from jupyter_salus.backend.core.events import Profile
 
 from .world import MIB, World
@@ -117,6 +117,49 @@ def test_measured_device_time_says_the_share():
     # Measured, they lose more than their shares explain.
     assert [type(one).__name__ for one in decided] == ["RevokeTurn"]
     scheduler.check_invariants()
+
+
+def _holders_where_nothing_tells_shares(share: float, sessions: int, seconds: float) -> list[int]:
+    """How many ran side by side at each step, where only the time of an iteration can be measured."""
+    world = World(grows=False)
+    world.device()
+    epochs: dict[str, int] = {}
+    counts: list[int] = []
+    now = 0.0
+
+    def tell(event: events.Event) -> None:
+        for decision in world.scheduler.handle(event, now):
+            if isinstance(decision, GrantTurn):
+                epochs[decision.session] = decision.epoch
+            elif isinstance(decision, RevokeTurn):
+                revoked.append(decision.session)
+
+    revoked: list[str] = []
+    for name in (f"s{number}" for number in range(sessions)):
+        world.open(name, profile=Profile())
+        tell(events.TurnRequested(name, 1))
+    while now < seconds:
+        now += 0.01
+        counts.append(len(epochs))
+        # Beside others it loses a little to the processor in any case.
+        slowed = max(1.0, len(epochs) * share) * (1.0 if len(epochs) == 1 else 1.06)
+        for name, epoch in list(epochs.items()):
+            tell(events.IterationsFinished(name, epoch, 1, 0.01 * slowed))
+        while revoked:
+            name = revoked.pop()
+            tell(events.TurnReleased(name, epochs.pop(name), 2))
+        tell(events.DeadlineReached())
+        world.scheduler.check_invariants()
+    return counts
+
+
+def test_lanes_open_one_by_one_while_nobody_is_slowed_down_where_nothing_tells_shares():
+    assert _holders_where_nothing_tells_shares(0.1, 6, 10.0)[-300:] == [6] * 300
+
+
+def test_a_slow_down_beside_others_closes_the_lane_that_was_tried_and_it_stays_closed():
+    assert _holders_where_nothing_tells_shares(0.6, 4, 20.0)[-500:] == [2] * 500
+    assert max(_holders_where_nothing_tells_shares(1.0, 4, 20.0)[-500:]) == 1
 
 
 def test_a_lane_that_is_too_small_is_widened_and_shrinks_when_the_large_member_leaves(host: World):

@@ -5,7 +5,8 @@ sessions run: the seconds of an iteration alone, the same beside others, and the
 uses alone, from the device's busy time where it tells, else from the slow-down itself. From the shares the total of a
 set that never ran together is foretold (n sessions with shares that sum to s > 1 run at 1/s each); what is then
 measured corrects the foretelling of that device (`slowdown`), so a device that loses more than the shares explain
-isn't tried again and again. The correction fades, since other sessions may do better.
+isn't tried again and again. The correction fades, since other sessions may do better. Where no busy time is told and
+nobody is slowed down, shares are only bounded; they are guessed low enough that one more lane is tried.
 
 A session that never ran alone (300 equal jobs come and go, two at a time) has its own time reckoned from the slow-down of
 a neighbour that did. Where nobody did for a while, what is known is stale: the lanes close until one was seen alone.
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 #: Weight of a new measurement; the device's busy time is steadier than a single iteration's.
 WEIGHT = 0.3
-#: Below this sum of shares nobody slows anybody down, as far as can be measured.
-SATURATED = 0.97
+#: A session that goes so fast beside others, by its speed alone, isn't slowed down as far as can be told: what one more
+#: lane does must be tried, so the shares are guessed to leave room for it until a slow-down says what they are.
+UNSLOWED = 0.9
+GUESSED = 0.8
 
 #: Changes below this aren't worth a new plan; hysteresis is larger.
 NOTICED = 0.005
@@ -126,10 +129,13 @@ class Pace:
             return
         speed = session.alone_s / iteration_s
         each = 1.0 / (len(others) + 1)
-        if speed < SATURATED:
+        if speed < UNSLOWED:
             self._learn_share(session, each / speed)
-        elif session.share is None or session.share > each:
-            session.share = each
+            session.share_felt = True
+            return
+        most = each / min(speed, 1.0) if session.share_felt else each * GUESSED
+        if session.share is None or session.share > most:
+            session.share = most
 
     def _speed_beside(self, session: Session, others: Sequence[Session], now: float) -> float:
         """How fast a session goes that never ran alone: like its neighbours that did, else as the shares foretell."""

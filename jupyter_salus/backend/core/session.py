@@ -134,6 +134,8 @@ class Session:
     share: float | None = None
     #: It was measured while the session ran alone, so what happens beside others says nothing new about it.
     share_alone: bool = False
+    #: It was learned from a slow-down beside others.
+    share_felt: bool = False
     remaining: int | None = None
     host_bound: bool | None = None
     #: Wall seconds in turns, and what they were worth alone.
