@@ -20,6 +20,12 @@ RUN_MARK = "JUPYTER_SALUS_TEST_RUN"
 LEAK_PATIENCE_S = 20.0
 
 
+def pytest_configure() -> None:
+    """A shell starts what runs in its background with SIGINT ignored, and so would all kernels and servers of the tests be."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _short_dir() -> Path:
     """A directory whose path leaves room for a socket's name within the 107 bytes that a Unix socket may have."""
     return Path(tempfile.mkdtemp(prefix="js", dir="/tmp"))

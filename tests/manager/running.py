@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -285,7 +284,7 @@ class JupyterServer:
         command.append(f"--IdentityProvider.token={self.token}")
         if manager is not None:
             command.append(f"--ServerApp.kernel_manager_class={manager}")
-        with self.log.open("wb") as log, _heeding_interrupts():
+        with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.root
             )
@@ -359,19 +358,6 @@ class JupyterServer:
         """Ctrl-C without a terminal, as a hub does it, and SIGTERM."""
         self.http.close()
         end(self.process)
-
-
-@contextlib.contextmanager
-def _heeding_interrupts() -> Iterator[None]:
-    """A shell starts what runs in its background with SIGINT ignored, and so would our children be."""
-    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    if ignored:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        if ignored:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def children(pid: int) -> list[int]:
