@@ -29,6 +29,10 @@ SPACING_S = 0.25
 PATIENCE_S = 2.0
 #: Between two looks at the names while changes arrive, in seconds; who asks for the state gets those of that moment.
 NAMING_S = 1.0
+#: While sessions alternate, which makes no revision, totals that are asked for are no older than this, in seconds; an answer
+#: that takes longer than `COUNT_S` isn't waited for.
+TOTALS_S = 0.5
+COUNT_S = 1.0
 #: Pauses between attempts to connect, in seconds; the last one repeats. Each times 0.5 to 1.5.
 PAUSES_S = (0.1, 0.2, 0.5, 1.0)
 
@@ -63,6 +67,7 @@ class Feed:
         self._pending: StateChanged | None = None
         self._told_at = float("-inf")
         self._telling: asyncio.TimerHandle | None = None
+        self._counted_at = float("-inf")
         self._naming: asyncio.Task[None] | None = None
         self._named_at = float("-inf")
 
@@ -101,6 +106,7 @@ class Feed:
                 await asyncio.wait_for(self._first.wait(), PATIENCE_S)
             except TimeoutError as error:
                 raise self._gone() from error
+        await self._count()
         await self._name()
         return self.held
 
@@ -221,6 +227,18 @@ class Feed:
                 "removed_sessions": [],
             }
         )
+
+    async def _count(self) -> None:
+        now = time.monotonic()
+        if self._peer is None or not self.held.counts() or now - max(self._counted_at, self._told_at) < TOTALS_S:
+            return
+        self._counted_at = now
+        try:
+            self.held.count(await asyncio.wait_for(self._peer.request(Ask, what="state"), COUNT_S))
+        except TimeoutError:
+            self.held.unanswered()
+        except SalusError as error:
+            self.log.debug("Salus: the backend's totals can't be asked for: %s", error)
 
     async def _name(self) -> None:
         """A changed name is no event here: a rename is told to the backend, whose next revision brings it."""

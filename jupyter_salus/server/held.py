@@ -60,6 +60,26 @@ class HeldState:
         self._encoded = None
         return moved
 
+    def count(self, state: Mapping[str, Any]) -> None:
+        """Take over the totals of a state that was asked for: they grow without a revision. A newer revision's event is on
+        its way, and brings its own."""
+        if state["backend"] != self.backend:
+            self.backend = dict(state["backend"])
+            self._edition += 1
+        if state["revision"] != self.revision:
+            return
+        self.as_of = state["as_of"]
+        for row in state["sessions"]:
+            if row["id"] in self._sessions:
+                self._sessions[row["id"]] = dict(row)
+        self._encoded = None
+
+    def unanswered(self) -> None:
+        """The backend is connected and doesn't answer."""
+        if self.backend.get("healthy"):
+            self.backend = {**self.backend, "healthy": False}
+            self._edition += 1
+
     def name(self, notebooks: Mapping[str, Notebook]) -> None:
         """Take over how this server's sessions call their notebooks now."""
         if notebooks != self._notebooks:
@@ -80,6 +100,10 @@ class HeldState:
             return [dict(row) for row in devices]
         policies = list(POLICIES) if self._rules() else []
         return [{**row, "policies": policies} for row in devices]
+
+    def counts(self) -> bool:
+        """Whether totals grow now: somebody has, or wants, a turn."""
+        return any(row.get("turn") != "none" for row in self._sessions.values())
 
     def session(self, id: str) -> Row | None:
         """The row of one session, None where there is no such one."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncIterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytest
 from jupyter_salus.errors import BackendGone
 from jupyter_salus.manager.names import Notebook
 from jupyter_salus.protocol.address import find
-from jupyter_salus.server.feed import SPACING_S, Feed
+from jupyter_salus.server.feed import SPACING_S, TOTALS_S, Feed
+from tests.daemon.speaking import Talker
 from tests.manager.running import PATIENCE_S, Backend
 
 
@@ -118,3 +121,43 @@ async def test_a_feed_without_an_address_says_that_there_is_no_backend(heard: He
     with pytest.raises(BackendGone, match="turned off"):
         await feed.state()
     await feed.stop()
+
+
+async def test_totals_that_are_asked_for_grow_without_a_revision(mortal: Backend, feed: Feed):
+    guest = await asyncio.to_thread(Talker, mortal.socket, {"role": "guest", "session": "s1"})
+    guest.say({"kind": "turn_wanted", "ticket": 1})
+    await asyncio.to_thread(guest.hear, "turn_granted")
+    async with asyncio.timeout(PATIENCE_S):
+        seen: list[tuple[int, float]] = []
+        # Nothing changes but the time that the session had the device.
+        while not any(a[0] == b[0] and a[1] < b[1] for a, b in pairwise(seen)):
+            held = await feed.state()
+            row = held.session("s1")
+            seen.append((held.revision, row["used_s"] if row is not None else 0.0))
+            await asyncio.sleep(TOTALS_S)
+    guest.close()
+
+
+async def test_a_backend_that_hangs_is_not_healthy_until_it_answers(mortal: Backend, feed: Feed):
+    guest = await asyncio.to_thread(Talker, mortal.socket, {"role": "guest", "session": "s1"})
+    guest.say({"kind": "turn_wanted", "ticket": 1})
+    await asyncio.to_thread(guest.hear, "turn_granted")
+
+    async def until(healthy: bool) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                held = await feed.state()
+                if held.session("s1") is not None and held.backend["healthy"] is healthy:
+                    return
+                await asyncio.sleep(TOTALS_S)
+
+    await until(True)
+    before = feed.held.etag
+    mortal.process.send_signal(signal.SIGSTOP)
+    try:
+        await until(False)
+        assert feed.held.etag != before
+    finally:
+        mortal.process.send_signal(signal.SIGCONT)
+    await until(True)
+    guest.close()
