@@ -150,7 +150,7 @@ def _answering(address: Address) -> Iterator[Finding]:
             error.__cause__, (FileNotFoundError, ConnectionRefusedError)
         )
         if address.kind == "own" and nobody:
-            yield Finding("backend", "ok", "none runs now; the first notebook starts one")
+            yield Finding("backend", "ok", "none runs now; a server with jupyter_salus.Manager starts one")
         else:
             yield Finding("backend", "problem", f"{error.message}; kernels start as plain ones until it is there")
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -142,7 +143,7 @@ async def execute(
                 # nbclient takes our own cancellation for a kernel's death.
                 execution.failed("it was interrupted")
                 raise asyncio.CancelledError from None
-            execution.failed(f"{str(error) or type(error).__name__}{_last_words(noise)}")
+            execution.failed(f"{str(error) or type(error).__name__}{last_words(noise)}")
         finally:
             execution.ended = time.monotonic()
             await before_end()
@@ -179,9 +180,15 @@ async def _end(client: NotebookClient, manager: NotebookKernelManager, now: bool
         await manager.cleanup_resources()
 
 
-def _last_words(noise: IO[bytes]) -> str:
+#: What a kernel in good order says of itself: nothing of it tells why it died.
+_REMARK = re.compile(r"\[\w+\] (DEBUG|INFO|WARNING) \|")
+
+
+def last_words(noise: IO[bytes]) -> str:
+    """What a kernel that died wrote last, for the sentence about its end; nothing where it only made remarks."""
     noise.seek(0)
     lines = noise.read().decode("utf-8", "replace").strip().splitlines()
+    lines = [line for line in lines if not _REMARK.match(line)]
     return f" (its last words: {lines[-1][:200]})" if lines else ""
 
 

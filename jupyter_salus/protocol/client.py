@@ -30,7 +30,7 @@ def _advice(path: str) -> str:
     except BadAddress:
         found = None
     if found is not None and found.path == path and found.kind == "own":
-        return "the first notebook of a server with jupyter_salus.Manager starts one (`jupyter salus backend` by hand)"
+        return "a server with jupyter_salus.Manager starts one (`jupyter salus backend` by hand)"
     directory = os.path.dirname(path)
     if not os.path.isdir(directory):
         return f"its directory {directory} isn't there"

@@ -24,7 +24,7 @@ def backend_of(path: str | None = None) -> Finding:
 
 
 def test_where_nobody_listens_at_the_own_address_the_first_notebook_starts_one():
-    assert backend_of() == Finding("backend", "ok", "none runs now; the first notebook starts one")
+    assert backend_of() == Finding("backend", "ok", "none runs now; a server with jupyter_salus.Manager starts one")
 
 
 def test_something_that_listens_and_is_no_backend_is_a_problem(monkeypatch):

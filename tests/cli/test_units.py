@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 
 import pytest
 
+from jupyter_salus.cli.execution import last_words
 from jupyter_salus.cli.status import text_of
 from jupyter_salus.cli.units import columns, positive, printable
 
@@ -50,3 +52,9 @@ def test_the_state_in_words_has_no_raw_control_characters() -> None:
 def test_a_number_of_things_is_one_or_more(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="cannot take"):
         positive(text)
+
+
+def test_what_a_kernel_says_in_good_order_is_not_its_last_words():
+    noise = io.BytesIO(b"Segmentation fault\n[IPKernelApp] WARNING | Kernel is running over TCP without encryption.\n")
+    assert last_words(noise) == " (its last words: Segmentation fault)"
+    assert last_words(io.BytesIO(b"[IPKernelApp] WARNING | something\n")) == ""

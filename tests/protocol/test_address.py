@@ -190,11 +190,11 @@ def test_a_systems_directory_that_others_may_write_is_refused(short_tmp: Path, m
         check_reachable(found)
 
 
-def test_who_finds_no_backend_of_his_own_reads_that_a_notebook_starts_one(
+def test_who_finds_no_backend_of_his_own_reads_that_a_server_starts_one(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUPYTER_SALUS_RUN_DIR", str(short_tmp))
-    assert "the first notebook" in gone(find(os.environ).path, "it isn't there").message
+    assert "a server with jupyter_salus.Manager" in gone(find(os.environ).path, "it isn't there").message
     other = str(short_tmp / "other.sock")
     assert f"`jupyter salus backend --socket {other}` starts one" in gone(other, "it isn't there").message
     monkeypatch.setenv("JUPYTER_SALUS_SOCKET", "/tmp/" + "x" * 200)
