@@ -30,8 +30,8 @@ class Wait:
     holder: str | None
     #: When that one was asked to pass it on, maybe before, for somebody else; None if it never was.
     revoked: float | None = None
-    #: The turns that others got meanwhile.
-    overtaken_by: list[str] = field(default_factory=list)
+    #: The turns that others got meanwhile, and the device time that each had had before.
+    overtaken_by: list[tuple[str, float]] = field(default_factory=list)
     granted: float | None = None
     #: Device time that the session had had before.
     used_s: float = 0.0
@@ -83,7 +83,7 @@ class Timeline:
                     if granted is not None:
                         granted.granted = now
                     for wait in open_waits.values():
-                        wait.overtaken_by.append(decision.session)
+                        wait.overtaken_by.append((decision.session, used.get(decision.session, 0.0)))
         return found
 
     def lost(self, session: str) -> float | None:
