@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -111,20 +112,31 @@ def test_more_than_the_device_could_ever_give_is_the_frameworks_own_error(
 
 
 def test_a_program_started_from_a_cell_belongs_to_the_notebooks_session(
-    machine: Machine, backend: Backend, pair: tuple[Kernel, Kernel]
+    machine: Machine, backend: Backend, pair: tuple[Kernel, Kernel], tmp_path: Path
 ) -> None:
     first, second = pair
-    code = "import os, tinyframe as t; x = t.Tensor(24, 2); print(x.digest(), os.environ.get('JUPYTER_SALUS_TOKEN'))"
+    seen = tmp_path / "seen"
+    program = tmp_path / "child.py"
+    program.write_text(
+        "import os, time, tinyframe as t\n"
+        "x = t.Tensor(24, 2)\n"
+        "print(x.digest(), os.environ.get('JUPYTER_SALUS_TOKEN'))\n"
+        f"while not os.path.exists({str(seen)!r}): time.sleep(0.02)\n"
+    )
     first.run("x = t.Tensor(16, 5); s = x.digest()")
-    cell = first.begin(f'out = !{sys.executable} -c "{code}; input()" < <(sleep 1; echo)', "list(out)")
-    peak = until(lambda: backend.session(first)["persistent_bytes"] >= 40 * MIB, "the child's memory in its session")
-    assert peak
+    cell = first.begin(f"out = !{sys.executable} {program}", "list(out)")
+
+    def held() -> int:
+        row = backend.session(first)
+        return row["persistent_bytes"] + row["ephemeral_bytes"]
+
+    until(lambda: held() >= 40 * MIB + 2 * CONTEXT, "the child's memory in its session")
     assert len(backend.state()["sessions"]) == 2
+    seen.touch()
     digest, token = first.value(cell)[0].split()
     assert token == "None"
+    until(lambda: backend.session(first)["persistent_bytes"] == 16 * MIB + CONTEXT, "the child's memory to be free")
     assert second.run("x = t.Tensor(24, 2); s = x.digest()", "s") == digest
-    backend.until(first, state="holding")
-    until(lambda: backend.session(first)["persistent_bytes"] < 40 * MIB, "the child's memory to be free")
 
 
 def test_a_kernel_that_no_guest_can_enter_is_governed_by_the_guard_alone(machine: Machine, backend: Backend) -> None:
