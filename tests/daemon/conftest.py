@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.daemon.gpu import Gpu
+from tests.daemon.nursery import Nursery
 from tests.daemon.speaking import Daemon
 from tests.native.conftest import built
 from tests.native.world import World
 
 __all__ = ["built"]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def nursery(isolated_run: Path) -> Iterator[Nursery]:
+    """Where this folder's backends are born."""
+    made = Nursery.current = Nursery()
+    yield made
+    Nursery.current = None
+    made.close()
 
 
 @pytest.fixture
@@ -21,7 +32,7 @@ def start_daemon(short_tmp: Path) -> Iterator[Callable[..., Daemon]]:
     a traceback."""
     started: list[Daemon] = []
 
-    def start(*options: str, **keywords: dict[str, str]) -> Daemon:
+    def start(*options: str, **keywords: dict[str, Any]) -> Daemon:
         directory = short_tmp / str(len(started))
         directory.mkdir()
         started.append(Daemon(directory, *(options or ("--device=host", "--capacity=4GiB")), **keywords))

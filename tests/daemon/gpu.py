@@ -71,5 +71,4 @@ class Gpu:
 
     def words(self) -> list[str]:
         """The journal."""
-        with self.daemon.client() as client:
-            return [entry["text"] for entry in client.ask("journal")["entries"]]
+        return self.daemon.words()

@@ -17,6 +17,7 @@ from typing import Any
 from jupyter_salus.protocol.address import Address
 from jupyter_salus.protocol.client import Client
 from jupyter_salus.protocol.framing import MAX_ANSWER_BYTES, FrameReader, encode
+from tests.daemon.nursery import Born, Nursery
 
 #: How long anything may take before a test fails, in seconds: the machine may be loaded.
 PATIENCE_S = 60.0
@@ -206,10 +207,20 @@ class GuestProcess(Hearing):
 
 
 class Daemon:
-    """A backend's process at a socket of its own. `options` are those of its command line."""
+    """A backend's process at a socket of its own. `options` are those of its command line; `config` are constants of its
+    scheduler that aren't as usual, where a nursery is."""
 
-    def __init__(self, directory: Path, *options: str, environ: dict[str, str] | None = None) -> None:
+    process: subprocess.Popen[bytes] | Born
+
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        environ: dict[str, str] | None = None,
+        config: dict[str, Any] | None = None,
+    ) -> None:
         self.directory = directory
+        self.config = config or {}
         self.path = str(directory / "b.sock")
         self.state_directory = directory / "state"
         self.options = options
@@ -232,15 +243,20 @@ class Daemon:
     def start(self) -> None:
         """Start, and wait until it serves."""
         reader, writer = os.pipe()
+        nursery = Nursery.current
         with open(self.directory / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [*self.command(), f"--ready-fd={writer}"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self.environ,
-                pass_fds=(writer,),
-            )
+            if nursery is not None:
+                self.process = nursery.born(self.command()[3:], self.environ, self.config, log.fileno(), writer)
+            else:
+                assert not self.config, "a backend that is started alone has the usual constants"
+                self.process = subprocess.Popen(
+                    [*self.command(), f"--ready-fd={writer}"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self.environ,
+                    pass_fds=(writer,),
+                )
         os.close(writer)
         with os.fdopen(reader, "rb") as ready:
             assert ready.readline() == b"ready\n", self.log()
@@ -254,6 +270,11 @@ class Daemon:
     def state(self) -> Wire:
         with self.client() as client:
             return client.ask("state")
+
+    def words(self) -> list[str]:
+        """The journal."""
+        with self.client() as client:
+            return [entry["text"] for entry in client.ask("journal")["entries"]]
 
     def session(self, id: str) -> Wire | None:
         return next((row for row in self.state()["sessions"] if row["id"] == id), None)

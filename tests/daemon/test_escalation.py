@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 import pytest
 
 from tests.daemon.speaking import Daemon
 
 
-@pytest.mark.slow
+@pytest.fixture
+def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
+    """One that soon has enough of who doesn't answer."""
+    return start_daemon(config={"revoke_least_s": 0.3, "stop_waits_s": [0.2, 0.2, 0.2]})
+
+
 def test_a_kernel_stopped_in_its_turn_is_counted_out_and_comes_back_when_it_goes_on(daemon: Daemon) -> None:
     holder, other = daemon.guest_process("s1", {"name": "a.ipynb"}), daemon.guest("s2")
     holder.say({"kind": "turn_wanted", "ticket": 1})
@@ -32,6 +38,4 @@ def test_a_kernel_stopped_in_its_turn_is_counted_out_and_comes_back_when_it_goes
     holder.say({"kind": "turn_released", "epoch": epoch, "wants_more": True, "ticket": 2})
     other.say({"kind": "turn_released", "epoch": theirs})
     assert holder.hear("turn_granted", ticket=2)["epoch"] > theirs
-    with daemon.client() as client:
-        texts = [entry["text"] for entry in client.ask("journal")["entries"]]
-    assert "a.ipynb reached no boundary in time" in texts
+    assert "a.ipynb reached no boundary in time" in daemon.words()

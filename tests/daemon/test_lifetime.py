@@ -206,16 +206,16 @@ def test_an_unwritable_state_directory_keeps_nobody_from_running(start_daemon: C
 
 
 def test_it_ends_when_nobody_is_there_for_long_enough(start_daemon: Callable[..., Daemon]) -> None:
-    daemon = start_daemon("--device=host", "--exit-when-idle=1.5")
+    daemon = start_daemon("--device=host", "--exit-when-idle=0.5")
     server = daemon.talker({"role": "server"})
     server.hear("welcome")
     guest = daemon.guest_process("s1")
     server.close()
     with pytest.raises(subprocess.TimeoutExpired):
-        daemon.process.wait(3)  # A session keeps it.
+        daemon.process.wait(1.5)  # A session keeps it.
     guest.process.kill()
     assert daemon.process.wait(PATIENCE_S) == 0
-    assert "no session for 1.5 s" in daemon.log()
+    assert "no session for 0.5 s" in daemon.log()
 
 
 def test_a_users_own_backend_is_started_once_however_many_want_it(wait_until: Callable[..., None]) -> None:

@@ -234,7 +234,8 @@ def test_a_removed_session_is_told_as_removed(daemon: Daemon) -> None:
     assert removed == ["s1"]
 
 
-def test_alternation_alone_makes_no_revision(daemon: Daemon) -> None:
+def test_alternation_alone_makes_no_revision(start_daemon: Callable[..., Daemon]) -> None:
+    daemon = start_daemon(config={"quantum_s": 0.02})
     guests = [daemon.guest("s1"), daemon.guest("s2")]
     guests[0].say({"kind": "turn_wanted", "ticket": 1})
     epoch, at = guests[0].hear("turn_granted")["epoch"], 0
