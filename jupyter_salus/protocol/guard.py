@@ -8,6 +8,12 @@ from __future__ import annotations
 from typing import Optional
 
 from .codec import Message, message
+from .turns import (
+    Ping as Ping,
+)
+from .turns import (
+    Pong as Pong,
+)
 
 # ---- guard to backend -------------------------------------------------------------------------------------------------
 
@@ -108,16 +114,6 @@ class Note(Message):
     """Something a person may want to know."""
 
     message: str
-
-
-@message("ping")
-class Ping(Message):
-    """Is anybody there? Any answer will do."""
-
-
-@message("pong")
-class Pong(Message):
-    """The answer to a `ping`."""
 
 
 @message("error")

@@ -25,6 +25,12 @@ from .turns import (
     Interrupt as Interrupt,
 )
 from .turns import (
+    Ping as Ping,
+)
+from .turns import (
+    Pong as Pong,
+)
+from .turns import (
     Progress as Progress,
 )
 from .turns import (

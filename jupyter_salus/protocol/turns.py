@@ -63,6 +63,17 @@ class Failed(Message):
     detail: Optional[Dict[str, Any]] = None
 
 
+@message("ping")
+class Ping(Message):
+    """Is anybody there? Any answer will do: whoever waits says it every few seconds, and goes on without the backend
+    when nothing comes for long."""
+
+
+@message("pong")
+class Pong(Message):
+    """The answer to a `ping`."""
+
+
 # ---- guest to backend -------------------------------------------------------------------------------------------------
 
 

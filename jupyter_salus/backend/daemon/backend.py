@@ -30,6 +30,8 @@ from ...protocol.messages import (
     Hello,
     Interrupt,
     Launched,
+    Ping,
+    Pong,
     Progress,
     Subscribe,
     Welcome,
@@ -43,7 +45,7 @@ from ..devices.base import Device
 from .admin import Admin
 from .bypass import Bypass
 from .chronicle import Chronicle, Mentioned
-from .clock import Clock
+from .clock import SystemClock
 from .connections import Connection
 from .effects import Effects
 from .feed import Feed
@@ -86,7 +88,7 @@ class Backend:
         address: Address,
         devices: Sequence[Device],
         state: Path,
-        clock: Clock,
+        clock: SystemClock,
         log: logging.Logger,
         config: Config | None = None,
         policy: str = "fair",
@@ -145,6 +147,7 @@ class Backend:
         self._stopping = asyncio.Event()
         self._idle_since: float | None = clock.now()
         self._journal_fails = False
+        self._stood_s = 0.0
 
     def _guarding(self, config: Config, host_memory_bytes: int) -> Guards:
         """The parts that speak with guards, put together."""
@@ -272,6 +275,8 @@ class Backend:
     def hear(self, connection: Connection, said: Message) -> None:
         """A message after the hello. Raises what the peer is answered with."""
         match said:
+            case Ping():
+                connection.say(Pong())
             case Act(verb=verb) if verb in self.admin.VERBS:
                 connection.say(Done(said.request, self.admin.act(connection, said)))
                 self.feed.touch()
@@ -438,14 +443,15 @@ class Backend:
             self.stop()
 
     async def _tidy(self) -> None:
-        """Once a second: write the journal, and see whether anybody is there still."""
+        """Once a second: read the clock, write the journal, and see whether anybody is there still."""
         while True:
             await asyncio.sleep(FLUSH_S)
+            now = self.clock.now()
+            self._stood()
             self._write()
             self.servers.forget_forsaken(self.connections)
             self.shares.look()
             self.admin.open_doors()
-            now = self.clock.now()
             if any(record.counts for record in self.records) or any(one.role == "server" for one in self.connections):
                 # A server that runs would start the next one at once.
                 self._idle_since = None
@@ -457,6 +463,13 @@ class Backend:
                 self.stop()
             if self.loop.broken:
                 self.stop()
+
+    def _stood(self) -> None:
+        """Tell of a time in which the backend didn't run, once it is over."""
+        stood_s, self._stood_s = self.clock.stood_s - self._stood_s, self.clock.stood_s
+        if stood_s > 0.0:
+            self.words.add(f"The backend didn't run for {stood_s:.1f} s; nobody is charged for that time")
+            self.log.warning("The backend didn't run for %.1f s", stood_s)
 
     def _write(self) -> None:
         try:

@@ -22,7 +22,6 @@ from ...protocol.guard import (
     Memory,
     MoveFailed,
     Note,
-    Ping,
     Pong,
     RoomWanted,
     RoomWithdrawn,
@@ -195,8 +194,6 @@ class Guards:
                 self._counted(session)
             case Note():
                 self._log.info("A guard of %s (pid %d): %s", session.record.session, guard.pid, said.message)
-            case Ping():
-                connection.say(Pong())
             case Error():
                 self._log.warning("A guard of %s didn't understand: %s", session.record.session, said.message)
             case ArenaReady() | Pong():
