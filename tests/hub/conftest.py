@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from jupyter_salus.protocol.client import Client
+from tests.daemon.nursery import Nursery
 from tests.daemon.speaking import GUEST, PATIENCE_S, Daemon, GuestProcess, Hearing, Talker, Wire
 
 ADA, GRACE = 23456, 23457
@@ -105,6 +106,15 @@ class Shared(Daemon):
             super().close()
         finally:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def nursery(isolated_run: Path) -> Iterator[Nursery]:
+    """Where this folder's backends are born, apart from those of a system."""
+    made = Nursery.current = Nursery()
+    yield made
+    Nursery.current = None
+    made.close()
 
 
 @pytest.fixture
