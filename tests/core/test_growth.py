@@ -136,6 +136,81 @@ def test_where_nobody_can_be_moved_the_youngest_request_is_refused(world: World)
     assert world.row("b").turn in ("running", "yielding")
 
 
+def _outside(world: World, mib: int) -> None:
+    """Processes outside hold so much from now on."""
+    world.device(foreign_bytes=mib * MIB)
+
+
+def test_what_only_processes_outside_stand_in_the_way_of_is_waited_for_and_granted_when_they_go(world: World):
+    a = _learned(world, "a")
+    assert _ask(world, a, 300)
+    _outside(world, 500)
+    assert not _ask(world, a, 400)
+    row = world.row("a")
+    assert (row.state, row.residency, row.reason.code) == ("waiting", "resident", "no_room")
+    assert row.reason.text.startswith("needs 400 MiB more of the device's memory; processes outside use 500 MiB of it")
+    world.run(2000)  # It doesn't starve: nobody could help it.
+    _outside(world, 400)
+    assert world.row("a").state == "waiting"
+    _outside(world, 200)
+    assert a.asking == 0
+    assert world.row("a").state == "running"
+    assert not world.decided(RefuseGrowth)
+    assert not world.decided(EvictSession)
+
+
+def test_who_waits_for_processes_outside_keeps_nobody_from_running_and_its_place_is_others(world: World):
+    a = _learned(world, "a")
+    a.persistent = 20 * MIB
+    world.tell(events.MemoryMeasured("a", a.persistent))
+    assert _ask(world, a, 300)
+    _outside(world, 400)
+    assert not _ask(world, a, 400)
+    used_s = world.row("a").used_s
+    b = world.open("b", persistent=10, ephemeral=50)
+    world.want(b, 20)
+    world.run(10)
+    assert world.row("b").iterations == 20
+    assert world.row("a").residency == "resident"
+    # One that needs its place gets it, too.
+    c = world.open("c", persistent=10, ephemeral=500)
+    world.want(c, 20)
+    world.run(10)
+    assert world.row("c").iterations == 20
+    assert world.row("a").residency == "evicted"
+    assert world.row("a").used_s == used_s
+    _outside(world, 0)
+    world.run(1)
+    assert a.asking == 0
+    assert world.row("a").state == "running"
+
+
+def test_a_wait_for_processes_outside_can_be_ended(world: World):
+    a = _learned(world, "a")
+    assert _ask(world, a, 300)
+    _outside(world, 500)
+    assert not _ask(world, a, 400)
+    a.asking = 0
+    world.tell(events.GrowthWithdrawn("a", a.request))
+    # It waits for a turn like any other, and goes on with what it has.
+    assert world.row("a").state == "running"
+    assert world.row("a").ephemeral_bytes >= 300 * MIB
+
+
+def test_use_from_outside_that_comes_while_one_waits_for_room_lets_it_wait_on(world: World):
+    a, b = _learned(world, "a", evictable=False), _learned(world, "b", evictable=False)
+    for guest in (a, b):
+        assert _ask(world, guest, 300)
+    _outside(world, 300)
+    assert not _ask(world, a, 200)
+    assert not _ask(world, b, 200)
+    # One of them alone would fit if those outside went, so that none is refused.
+    assert not world.decided(RefuseGrowth)
+    _outside(world, 0)
+    world.run(1)
+    assert (a.asking, b.asking) == (0, 0)
+
+
 def test_a_blocked_session_that_dies_frees_the_others(world: World):
     a, b = _learned(world, "a"), _learned(world, "b")
     assert _ask(world, a, 600)

@@ -151,6 +151,11 @@ class World:
                 assert guest.epoch == decision.epoch
                 assert guest.revoked
                 guest.stops += 1
+            case decisions.SuspendTurn():
+                guest = self.guests[decision.session]
+                assert guest.epoch == decision.epoch
+                assert guest.asking, "only one that waits for room"
+                self._suspended(guest)
             case decisions.EvictSession():
                 self._evict(decision)
             case decisions.RestoreSession():
@@ -297,6 +302,12 @@ class World:
         self.tell(events.LeaseLost(guest.id, restarts))
         self.at(self.now + freed_after_s, lambda: self.tell(events.BytesFreed(guest.id)))
 
+    def _suspended(self, guest: Guest) -> None:
+        """Its turn was taken in mid-iteration; it waits on under the same ticket."""
+        guest.epoch = None
+        self._want(guest)
+        guest.ticket -= 1
+
     # ---- moves ---------------------------------------------------------------------------------------------------
 
     def _evict(self, decision: decisions.EvictSession) -> None:
@@ -304,9 +315,7 @@ class World:
         assert guest.evictable and decision.device not in guest.out
         if guest.epoch is not None:
             assert guest.asking, "only one that waits for room goes out in the middle of its turn"
-            guest.epoch = None
-            self._want(guest)
-            guest.ticket -= 1
+            self._suspended(guest)
         seconds = 0.05 + self.random.random() * self.move_late_s
         fails = self.random.random() < self.move_fails
 

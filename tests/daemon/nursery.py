@@ -48,6 +48,7 @@ class Nursery:
                 pass_fds=(theirs.fileno(),),
                 cwd=Path(__file__).parents[2],
             )
+        self._socket.recv(_MOST_BYTES)  # it is there, for whoever looks at what runs
 
     def born(
         self, options: Sequence[str], environ: Mapping[str, str], config: Mapping[str, Any], log: int, ready: int
@@ -117,6 +118,7 @@ def serve(number: int) -> None:
     signal.set_wakeup_fd(writer)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     with socket.socket(fileno=number) as asked:
+        asked.send(b"ready")
         while True:
             ready, _, _ = select.select([asked.fileno(), reader], [], [])
             if reader in ready:

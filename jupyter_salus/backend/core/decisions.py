@@ -43,6 +43,15 @@ class StopTurn(Decision):
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendTurn(Decision):
+    """The session waits in mid-iteration for memory that processes outside have: its turn is over in the books, and its
+    gate is to be closed. It goes on with its request, and its next `GrantTurn` comes once there may be room."""
+
+    session: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class EvictSession(Decision):
     """Move the session's bytes to host memory. Answered by `SessionEvicted` or `EvictionFailed` with this `move`."""
 

@@ -72,7 +72,7 @@ def unclaim(state: State, part: Session, now: float) -> None:
 def _could_run(part: Session) -> bool:
     """Whether the part would fit if nobody had a lane, as things are."""
     device = part.device
-    if part.turn is not Turn.WAITING or part.residency not in _HERE or device.draining is not None:
+    if part.turn is not Turn.WAITING or part.residency not in _HERE or device.draining is not None or part.outside:
         return False
     return cost(part) <= device.ledger.limit - device.ledger.held - device.ledger.stopped
 

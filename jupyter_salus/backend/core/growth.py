@@ -6,6 +6,10 @@ that other holders that no longer fit beside it are revoked and take turns with 
 for what is still short. If everybody who holds a turn waits like this and no move is under way, the one cheapest to
 move goes out whole; having learned what both need, they are never let in side by side again. If nobody can be moved,
 the youngest request is refused.
+
+A request that only processes outside stand in the way of isn't refused: they may end. The session steps aside until
+there is room: its turn is over, its gate is closed (`SuspendTurn`), others run and may have its place, and it is asked
+for nothing but to wait. What no device of this capacity could ever give is refused at once.
 """
 
 from __future__ import annotations
@@ -14,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from ...errors import NotPossible
 from . import moves, turns
-from .decisions import GrantGrowth, RefuseGrowth
-from .find import shed
+from .deadlines import Due
+from .decisions import GrantGrowth, RefuseGrowth, SuspendTurn
+from .find import room_if_lanes_shrink, shed
 from .session import Growth
-from .transitions import Turn
+from .transitions import Residency, Turn
 
 if TYPE_CHECKING:
     from .device import Device
@@ -32,7 +37,7 @@ def ask(state: State, session: Session, request: int, extra_bytes: int, now: flo
         raise NotPossible(f"cannot give session {session.id} {extra_bytes} more bytes: it {what}")
     device = session.device
     total = session.mapped_bytes + extra_bytes
-    if session.held_bytes + total > device.ledger.limit:
+    if session.held_bytes + total > device.ledger.limit + device.ledger.foreign:
         state.outbox.append(RefuseGrowth(session.id, request, _refusal(session, extra_bytes)))
         return
     most = session.user.limits.persistent_bytes
@@ -58,7 +63,9 @@ def withdraw(state: State, session: Session, request: int, now: float) -> bool:
             part.growth = None
             if part.turn is Turn.BLOCKED:
                 _go_on(state, part, now)
-                state.look[part.device] = None
+            else:
+                state.file(part, now)
+            state.look[part.device] = None
             return True
     return False
 
@@ -68,6 +75,29 @@ def serve(state: State, device: Device, now: float) -> None:
     for session in list(device.blocked):
         if _grow(state, session, now):
             _go_on(state, session, now)
+
+
+def step_aside(state: State, device: Device, now: float) -> None:
+    """End the turns of those that wait for what processes outside have."""
+    for session in list(device.blocked):
+        if session.growth is not None and _lacks_outside(session):
+            _suspend(state, session, now)
+            session.growth.outside = True
+            state.file(session, now)
+
+
+def come_in(state: State, device: Device, now: float) -> None:
+    """Those that stepped aside wait like all others once they could have what they asked for."""
+    aside: list[Session] = []
+    for session in reversed(device.waiting):
+        if not session.outside:
+            break  # they are the last ones
+        aside.append(session)
+    for session in aside:
+        if session.growth is not None and not _lacks_outside(session):
+            session.growth.outside = False
+            state.file(session, now)
+            state.deadlines.set(now + device.policy.max_wait_s, Due.STARVING, device, session, session.epoch)
 
 
 def take_up(state: State, session: Session, now: float) -> None:
@@ -106,9 +136,38 @@ def resolve_deadlock(state: State, device: Device, now: float) -> bool:
         victim = max(blocked, key=_since)
         growth = victim.growth
         assert growth is not None, "a blocked session has a request"
+        if 0 < _short_bytes(victim, growth) <= device.ledger.foreign:
+            _suspend(state, victim, now)
+            return True
         state.outbox.append(RefuseGrowth(victim.id, growth.request, _refusal(victim, growth.extra_bytes)))
         withdraw(state, victim, growth.request, now)
     return True
+
+
+def _suspend(state: State, session: Session, now: float) -> None:
+    """Take the turn of a session that goes on waiting, and leave its bytes where they are."""
+    state.outbox.append(SuspendTurn(session.id, session.epoch))
+    turns.suspend(state, session, now)
+    for part in session.parts:
+        state.look[part.device] = None
+
+
+def _lacks_outside(session: Session) -> bool:
+    """Whether it couldn't have what it asks for even if it had the device alone."""
+    growth = session.growth
+    if growth is None:
+        return False
+    has = session.held_bytes
+    if session.residency is Residency.RESIDENT:
+        has += session.mapped_bytes
+    elif session.residency is Residency.EVICTED:
+        has += session.out_bytes
+    return has + growth.extra_bytes > session.device.ledger.limit
+
+
+def _short_bytes(session: Session, growth: Growth) -> int:
+    """What a holder's lane can't be widened by, of its request."""
+    return session.mapped_bytes + growth.extra_bytes - session.lane_bytes - room_if_lanes_shrink(session.device)
 
 
 def _moved_bytes(session: Session) -> int:

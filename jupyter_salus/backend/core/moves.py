@@ -90,7 +90,7 @@ def _after(state: State, session: Session, now: float) -> Iterator[Session]:
 def _cost_s(state: State, session: Session, victim: Session, budget: float, now: float) -> float | None:
     """Seconds of the budget that a victim costs; None: it must not go now, and the device is looked at again then."""
     device = session.device
-    if budget == float("inf") or victim.rank > session.rank:
+    if budget == float("inf") or victim.rank > session.rank or victim.outside:
         return 0.0
     if victim.stays_until > now:
         state.look_again(device, victim.stays_until, now)

@@ -122,6 +122,8 @@ def advance(state: State, device: Device, now: float) -> None:
     """Bring the device to where it should be."""
     if device.blocked:
         growth.serve(state, device, now)
+        growth.step_aside(state, device, now)
+    growth.come_in(state, device, now)
     if device.overgrown:
         _forgive(state, device, now)
     if device.draining is not None:
@@ -205,7 +207,7 @@ def _choose(state: State, device: Device, now: float) -> Plan:
         elif at_waiting < len(waiting):
             session = waiting[at_waiting][2]
             at_waiting += 1
-            if session.residency is Residency.EVICTING or session.retry_at > now:
+            if session.residency is Residency.EVICTING or session.retry_at > now or session.outside:
                 continue
             if session.gang and not gang.stands(state, session, now):
                 continue
@@ -275,7 +277,7 @@ def _regardless(device: Device, plan: Plan) -> None:
         plan.choose(plan.judged[0], 0)
         return
     first = device.waiting.first()
-    if first is not None and not first.gang and not device.holders:
+    if first is not None and not first.gang and not first.outside and not device.holders:
         device.over_capacity = True
         plan.choose(first, 0)
 
@@ -363,7 +365,7 @@ def _fill_in(state: State, device: Device, newcomers: list[Session], now: float)
     room = room_if_lanes_shrink(device)
     for entry in device.ready.entries[:LOOK]:
         session = entry[2]
-        if session.gang:
+        if session.gang or session.outside:
             continue
         if session.need_bytes - session.carried_bytes + max(reserved, 0) <= room:
             turns.grant(state, session, now)
@@ -372,7 +374,8 @@ def _fill_in(state: State, device: Device, newcomers: list[Session], now: float)
     if not late:
         return
     # None of the first ones fits: if the one that needs least doesn't, none does.
-    least = min((session for session in device.ready if not session.gang), key=_needs, default=None)
+    others = (session for session in device.ready if not (session.gang or session.outside))
+    least = min(others, key=_needs, default=None)
     if least is not None and fits(device, least):
         turns.grant(state, least, now)
         growth.take_up(state, least, now)

@@ -64,6 +64,12 @@ def reason_of(session: Session, most: Sequence[Session], now: float) -> Reason |
     if session.turn is not Turn.WAITING:
         return None
     device = session.device
+    if session.outside and session.growth is not None:
+        text = (
+            f"needs {amount(session.growth.extra_bytes)} more of the device's memory; processes outside use "
+            f"{amount(device.ledger.foreign)} of it, and there is room once they need less"
+        )
+        return Reason("no_room", text)
     if session.residency is Residency.RESTORING:
         return Reason("restoring", f"{amount(session.out_bytes)} are coming back to the device")
     if session.residency is Residency.EVICTING:
@@ -138,7 +144,7 @@ def _room(session: Session, need: int, most: Sequence[Session]) -> Reason:
         f"needs {amount(need)} of the device's memory, {amount(missing)} more than is free{_who_holds(session, most)}"
     )
     if device.ledger.foreign:
-        text += f"; processes outside hold {amount(device.ledger.foreign)}"
+        text += f"; processes outside use {amount(device.ledger.foreign)}"
     others = [one for one in most if one is not session]
     return Reason("no_room", text, others[0].id if others else None)
 

@@ -154,6 +154,9 @@ class Scheduler:
     def _starve(self, session: Session, mark: int, now: float) -> bool:
         if session.turn is not Turn.WAITING or session.epoch != mark or session.starving or session.silent:
             return False
+        if session.outside:
+            return False  # whatever others do, it can't go on
+
         assert session.waiting_since is not None, "a waiting session waits since some time"
         due = session.waiting_since + session.device.policy.max_wait_s
         if now < due:

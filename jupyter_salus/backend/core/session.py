@@ -34,6 +34,8 @@ class Growth:
     request: int
     extra_bytes: int
     since: float
+    #: Even alone the session couldn't have it beside what processes outside hold now.
+    outside: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -194,6 +196,11 @@ class Session:
     def in_turn(self, epoch: int) -> bool:
         """Whether the turn of this epoch is its, though the books may have taken it back."""
         return self.epoch == epoch and (self.turn in HOLDING or self.turn is Turn.LOST)
+
+    @property
+    def outside(self) -> bool:
+        """Whether it waits for memory that processes outside have, and for nobody here."""
+        return self.growth is not None and self.growth.outside
 
     @property
     def foretold(self) -> bool:

@@ -16,7 +16,7 @@ from .transitions import Residency, Turn
 from .user import Account, User
 
 #: First number of a key: what comes before and after the policy's order.
-STARVING, CLAIMING, NORMAL, YIELDED, SILENT, OVERGROWN = 0.0, 0.25, 1.0, 2.0, 3.0, 4.0
+STARVING, CLAIMING, NORMAL, YIELDED, SILENT, OVERGROWN, OUTSIDE = 0.0, 0.25, 1.0, 2.0, 3.0, 4.0, 5.0
 
 
 class State:
@@ -99,6 +99,8 @@ class State:
 
     def key(self, session: Session, now: float) -> tuple[float, ...]:
         """The place of a session among all that want its device."""
+        if session.outside:
+            return (OUTSIDE,)
         if session.starving:
             return (STARVING, session.waiting_since or 0.0)
         if session.claims:

@@ -156,7 +156,7 @@ class Backend:
             self.devices, self.records, clock, self.loop.scheduler.may_hold, self._free_bytes, tell, look, log
         )
         gates = Gates(config, clock, rooms, tell, self._note, log)
-        rooms.want_turn, rooms.names_told = gates.want, self.sharing.names_told
+        rooms.want_turn, rooms.unwanted, rooms.names_told = gates.want, gates.unwanted, self.sharing.names_told
         self.gauges.claims = rooms.claims
         transfers = Transfers(self.devices, gates, HostMemory(host_memory_bytes), tell, look, log)
         guards = Guards(

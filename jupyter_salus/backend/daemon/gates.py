@@ -125,6 +125,10 @@ class Gates:
         record.touched = True
         session.waiting = session.revoked = False
         session.passes_until = None
+        if session.closing is not None:
+            # It was suspended a moment ago, and there is room by now: the gates open again.
+            session.closing = None
+            self._after.pop(session, None)
         session.peak_bytes = session.device_bytes
         ticket, session.guest_ticket = session.guest_ticket, None
         if record.connection is not None:
@@ -208,6 +212,22 @@ class Gates:
         """The core wants it stopped wherever it is."""
         if session.record.epoch == decision.epoch and session.failures < TRIES:
             self.close(session, stopped=True)
+
+    def suspended(self, session: Guarded, decision: decisions.SuspendTurn) -> None:
+        """The core took the turn of a session that waits for room: it waits on behind a shut gate."""
+        if session.record.epoch == decision.epoch:
+            self.suspend(session, lambda why: None)
+
+    def unwanted(self, session: Guarded) -> None:
+        """A wait for room ended: if it was all that the session waits with, it wants no turn any more."""
+        if (
+            session.waiting
+            and session.record.epoch is None
+            and session.closing is None
+            and session.guest_ticket is None
+            and not session.wants
+        ):
+            self._withdraw(session)
 
     def _rest(self, session: Guarded) -> None:
         """Outside cells a turn ends by itself."""

@@ -356,6 +356,8 @@ class Guards:
                 self._gates.revoke(session, decision)
             case decisions.StopTurn():
                 self._gates.stop(session, decision)
+            case decisions.SuspendTurn():
+                self._gates.suspended(session, decision)
             case decisions.EvictSession():
                 self._transfers.evict(session, decision)
             case decisions.RestoreSession():

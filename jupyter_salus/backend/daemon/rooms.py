@@ -54,8 +54,9 @@ class Rooms:
         self._tasks: set[asyncio.Task[None]] = set()
         #: Whether users may read each other's names.
         self.names_told = True
-        #: Asks for a turn for a session that waits for room without one.
+        #: Asks for a turn for a session that waits for room without one; looks whether one is wanted still.
         self.want_turn: Callable[[Guarded], None] = lambda session: None
+        self.unwanted: Callable[[Guarded], None] = lambda session: None
 
     def share(self, session: Guarded, guard: Guard) -> int:
         """What a guard may hold on the device now: what it holds, and what the session may have beyond that, unless
@@ -118,6 +119,7 @@ class Rooms:
             if session.record.core_id is not None and not session.record.leaving:
                 self._said(core.GrowthWithdrawn(session.record.core_id, growth.number))
         self.pump(session)
+        self.unwanted(session)
 
     def lost(self, session: Guarded, guard: Guard) -> None:
         """A guard's connection is over, and its waits with it."""

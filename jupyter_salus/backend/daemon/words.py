@@ -53,6 +53,8 @@ class Words:
                 self._turn(session, lane)
             case decided.StopTurn(session=session):
                 self._append(f"{_name(session)} reached no boundary in time", session)
+            case decided.SuspendTurn(session=session):
+                self._append(f"{_name(session)} waits for memory that processes outside have", session)
             case decided.EvictSession(session=session, reason=reason):
                 self._append(f"{_name(session)} is to be moved out: {reason}", session)
             case decided.RestoreSession(session=session):
