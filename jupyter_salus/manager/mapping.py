@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from jupyter_server._tz import utcnow
@@ -37,6 +37,8 @@ class SalusManagerMixin(LoggingConfigurable):
 
     #: The link to the backend; None where kernels run as plain ones.
     salus_link: Link | None = None
+    #: Whether a cell of this server waits for the device now; set by the server's extension, which is told.
+    salus_waits: Callable[[], bool] | None = None
 
     def __init__(self, **kwargs: Any) -> None:
         _refuse_gateway(kwargs.get("parent"))
@@ -49,6 +51,18 @@ class SalusManagerMixin(LoggingConfigurable):
     @default("kernel_manager_class")
     def _salus_kernel_manager_class(self) -> str:
         return "jupyter_salus.manager.SalusKernelManager"
+
+    @property
+    def last_kernel_activity(self) -> datetime:
+        """When a kernel did something for its user last: now, while a cell waits. A server asks for it before it ends for
+        want of activity, and tells it to its hub."""
+        if self.salus_waits is not None and self.salus_waits():
+            self._salus_activity = utcnow()
+        return self._salus_activity
+
+    @last_kernel_activity.setter
+    def last_kernel_activity(self, at: datetime) -> None:
+        self._salus_activity = at
 
     def update_env(self, *, kernel_id: str, env: dict[str, str]) -> None:
         """Called by the server's sessions on a rename or move: the backend hears of it, too."""

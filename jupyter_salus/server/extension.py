@@ -39,6 +39,8 @@ class SalusExtension(ExtensionApp):
         )
         self.settings["salus_feed"] = self.feed
         metrics.follow(self.feed)
+        if isinstance(self._server.kernel_manager, SalusManagerMixin):
+            self._server.kernel_manager.salus_waits = self._waits
 
     def initialize_handlers(self) -> None:
         """Add the table's addresses."""
@@ -72,6 +74,10 @@ class SalusExtension(ExtensionApp):
 
     def _here(self, kernel_id: str) -> bool:
         return kernel_id in self._server.kernel_manager
+
+    def _waits(self) -> bool:
+        rows = self.feed.held.sessions() if self.feed.connected else ()
+        return any(row["here"] and row.get("state") in WAITING for row in rows)
 
     async def _notebooks(self) -> Mapping[str, Notebook]:
         manager = self._server.kernel_manager

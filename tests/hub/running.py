@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import requests
 import websocket
+from jupyterhub_idle_culler import cull_idle
 
 from jupyter_salus.protocol.client import Client
 from tests.conftest import RUN_MARK
@@ -39,6 +44,8 @@ said = json.loads({said!r})
 hooks = {{name: SpawnHook(socket=socket) for name, socket in said["sockets"].items()}}
 
 async def hook(spawner):
+    if spawner.user.name == said["prompt"]:
+        spawner.environment = {{**spawner.environment, "JUPYTERHUB_ACTIVITY_INTERVAL": "1"}}
     await hooks.get(spawner.user.name, hooks["others"])(spawner)
 
 c.JupyterHub.bind_url = said["url"]
@@ -52,6 +59,7 @@ c.JupyterHub.cookie_secret_file = said["directory"] + "/cookie_secret"
 c.JupyterHub.cleanup_servers = False
 c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 0}}
 c.JupyterHub.cleanup_proxy = False
+c.JupyterHub.last_activity_interval = 0
 c.JupyterHub.authenticator_class = "dummy"
 c.DummyAuthenticator.password = said["password"]
 c.Authenticator.allow_all = True
@@ -219,6 +227,8 @@ class Hub:
             "environment": {
                 # Nothing but our extension: the others take time to load.
                 "JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp",
+                # Nobody's server tells when somebody did something there, unless `prompt` has it so.
+                "JUPYTERHUB_ACTIVITY_INTERVAL": "0",
                 "JUPYTER_CONFIG_PATH": str(directory / "config"),
                 "JUPYTER_PLATFORM_DIRS": "1",
                 "PATH": os.environ["PATH"],
@@ -334,6 +344,25 @@ class Hub:
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{BASE}{path}"
+
+    def await_activity(self, user: str) -> None:
+        """Until the hub hears that somebody did something at a user's server since it heard of it last."""
+
+        def heard() -> str:
+            return str(self.api("GET", f"users/{user}").json()["servers"][""]["last_activity"])
+
+        before = heard()
+        wait_for(lambda: heard() > before, f"activity at the server of {user}")
+
+    def backdate(self, user: str) -> None:
+        """Have a user's server be idle for a day, for a hub that is stopped."""
+        with closing(sqlite3.connect(self.directory / "hub.sqlite")) as db, db:
+            who = "(SELECT id FROM users WHERE name = ?)"
+            db.execute(f"UPDATE spawners SET last_activity = datetime('now', '-1 day') WHERE user_id = {who}", [user])
+
+    def cull(self, timeout_s: int) -> None:
+        """One look of JupyterHub's idle culler."""
+        asyncio.run(cull_idle(self.url("hub/api"), self.token, timeout_s, logging.getLogger("culler")))
 
     def stop(self) -> None:
         """End the hub alone: servers and proxy go on."""

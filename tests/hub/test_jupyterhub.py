@@ -69,6 +69,7 @@ class Site:
                 {"name": "salus-reader", "users": [cleo], "scopes": ["custom:salus:read", page]},
                 {"name": "user", "scopes": ["self", page]},
             ],
+            prompt=bob,
         )
         end.callback(self.hub.close)
         self.tokens = {kind: self.hub.add(self.accounts[kind]) for kind in ("ada", "bob", "cleo", "eve")}
@@ -326,6 +327,7 @@ def test_a_device_is_drained_and_taken_back(site: Site, notebook: str) -> None:
 def test_the_hub_restarts_and_nothing_happens_to_sessions(site: Site, notebook: str) -> None:
     site.hub.stop()
     before = site.backend.sessions()[notebook]
+    site.hub.backdate(site.name("ada"))
     site.hub.start()
     assert state_of(site.server("ada"))[notebook]["started_at"] == before["started_at"]
     admin = site.hub.browser(site.name("ada"))
@@ -345,9 +347,26 @@ def test_the_backend_restarts_and_sessions_come_back_in_their_cells(site: Site, 
     assert state_of(site.server("ada"))[notebook]["own"] is True
 
 
-def test_a_server_that_the_hub_stops_frees_all_that_its_user_had(site: Site, notebook: str) -> None:
-    site.hub.stop_server(site.name("ada"))
-    wait_for(lambda: not site.backend.sessions(site.name("ada")), "ada's sessions to go")
+def test_an_idle_server_is_culled_and_frees_all_and_one_whose_cell_waits_is_not(site: Site) -> None:
+    """By JupyterHub's own culler. Ada's server has been idle for a day, bob's cell waits."""
+    ada, bob = site.name("ada"), site.name("bob")
+    assert site.backend.sessions(ada)
+    server = site.server("bob")
+    kernel = server.start_kernel()
+    site.backend.managed(kernel)
+    with Client(site.backend.admin_socket) as admin, HubTalk(server, kernel) as talk:
+        admin.act("drain", "host", "true")
+        sent = talk.send(LOOP.format(seconds=0.5))
+        wait_for(lambda: site.backend.sessions()[kernel]["state"] == "waiting", "the cell to wait")
+        # Its beginning is a sign of life, and its waiting line; further ones come from the wait alone.
+        for _ in range(4):
+            site.hub.await_activity(bob)
+        site.hub.cull(timeout_s=3600)
+        wait_for(lambda: not site.backend.sessions(ada), "ada's sessions to go with the server")
+        assert site.hub.api("GET", f"users/{bob}").json()["servers"][""]["ready"] is True
+        admin.act("drain", "host", "false")
+        assert talk.reply(sent)["status"] == "ok"
+    server.shut_down(kernel)
 
 
 def test_a_user_who_is_removed_while_running_leaves_nothing(site: Site) -> None:
