@@ -18,6 +18,10 @@ import pytest
 from jupyter_salus.protocol.client import Client
 from tests.daemon.nursery import Nursery
 from tests.daemon.speaking import GUEST, PATIENCE_S, Daemon, GuestProcess, Hearing, Talker, Wire
+from tests.native.conftest import built
+from tests.native.world import World
+
+__all__ = ["built"]
 
 ADA, GRACE = 23456, 23457
 #: Mount and pid namespaces of one's own.
@@ -70,13 +74,14 @@ class Contained(GuestProcess):
 class Shared(Daemon):
     """A backend for all users, in a directory that stands for the system's."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, environ: dict[str, str] | None = None) -> None:
         directory = Path(tempfile.mkdtemp(prefix="js", dir="/tmp"))
         directory.chmod(0o755)
         self.limits = directory / "limits.toml"
         self.limits.write_text(LIMITS)
         limits = f"--limits={self.limits}"
-        super().__init__(directory, "--device=host", "--capacity=4GiB", "--shared", limits, *options)
+        device = options or ("--device=host", "--capacity=4GiB")
+        super().__init__(directory, "--shared", limits, *device, environ=environ)
 
     def client_of(self, uid: int, role: str = "server") -> Client:
         with as_user(uid):
@@ -120,5 +125,23 @@ def nursery(isolated_run: Path) -> Iterator[Nursery]:
 @pytest.fixture
 def shared() -> Iterator[Shared]:
     started = Shared()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def world(built: Path, short_tmp: Path) -> Iterator[World]:
+    """A stand-in GPU of 256 MiB."""
+    made = World(built, short_tmp, real=False)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def shared_gpu(world: World) -> Iterator[Shared]:
+    """A backend for all users that governs a GPU, and warns of what uses it without a session."""
+    mine = {name: value for name, value in world.environment.items() if name.startswith(("SALUS_", "LD_LIBRARY_PATH"))}
+    options = ("--device=cuda", "--reserve=8MiB", "--BackendApp.unmanaged_use=alert")
+    started = Shared(*options, environ=mine)
     yield started
     started.close()

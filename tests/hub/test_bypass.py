@@ -1,4 +1,7 @@
-"""Use of a device without a session is listed with user and bytes, and nobody is harmed for it."""
+"""Use of a device without a session is listed with user and bytes, and nobody is harmed for it.
+
+First a real backend and processes on a stand-in GPU, seen by what answers for NVML there; then what is hard to bring about.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,9 @@ from jupyter_salus.backend.daemon.bypass import LOOKS, WORTH_BYTES, Bypass
 from jupyter_salus.backend.daemon.peers import Credentials, user_name
 from jupyter_salus.backend.daemon.records import Record, Records
 from jupyter_salus.backend.daemon.users import Owner
+from jupyter_salus.protocol.client import Client
+from tests.hub.conftest import GRACE, Shared
+from tests.native.world import World
 
 ANNA = Owner("hub:anna", "anna")
 MIB = 1024**2
@@ -27,6 +34,39 @@ class Server:
 
     def __init__(self, pid: int) -> None:
         self.credentials = Credentials(0, pid)
+
+
+def unmanaged(client: Client) -> dict[int, dict[str, Any]]:
+    return {row["pid"]: row for row in client.ask("about")["unmanaged"]}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can come as another user")
+def test_what_the_driver_lists_without_a_session_is_shown_to_its_user_and_to_admins(
+    shared_gpu: Shared, world: World, wait_until: Callable[..., None]
+) -> None:
+    door = shared_gpu.door_of("anna")
+    managed = world.child(JUPYTER_SALUS_SOCKET=door, JUPYTER_SALUS_SESSION="s1")
+    plain = world.child(guard=None)  # a terminal's python, or a child that dropped the preload
+    for child, amount in ((managed, 24 * MIB), (plain, 40 * MIB)):
+        child.do("start()")
+        child.do(f"alloc({amount})")
+    # Both are below what says that it is anna's server.
+    with Client(door, role="server") as server, shared_gpu.client(admin=True) as admin:
+        wait_until(lambda: plain.pid in unmanaged(admin), "the process to be listed")
+        assert set(unmanaged(admin)) == {plain.pid}
+        row = unmanaged(server)[plain.pid]
+        assert (row["user"], row["device"], row["session"]) == ("anna", "gpu:0", None)
+        assert row["bytes"] >= 40 * MIB
+        assert next(one for one in admin.ask("users")["users"] if one["name"] == "anna")["unmanaged_bytes"] >= 40 * MIB
+        with shared_gpu.client_of(GRACE) as grace:
+            assert unmanaged(grace) == {}
+            (device,) = grace.ask("state")["devices"]
+            assert device["foreign_bytes"] >= 40 * MIB, "its memory is planned around"
+        assert " of anna uses " in shared_gpu.log()
+        assert " of gpu:0 without a session" in shared_gpu.log()
+        assert plain.do("1 + 1") == 2, "nothing of ours ended it"
+        plain.stop()
+        wait_until(lambda: unmanaged(admin) == {}, "the list to be empty again")
 
 
 @pytest.fixture
