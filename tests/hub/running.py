@@ -42,8 +42,16 @@ from jupyter_salus.hub import SpawnHook, custom_scopes
 
 said = json.loads({said!r})
 hooks = {{name: SpawnHook(socket=socket) for name, socket in said["sockets"].items()}}
+contained = SpawnHook(socket=said["sockets"]["others"], containers=True)
 
 async def hook(spawner):
+    if spawner.user.name in said["containers"]:
+        spawner.volumes = {{}}
+        await contained(spawner)
+        (directory,) = spawner.volumes
+        spawner.cmd = [*said["container"], directory, said["containers"][spawner.user.name], *said["singleuser"]]
+        spawner.popen_kwargs = {{"preexec_fn": None}}  # as root, which makes the container
+        return
     if spawner.user.name == said["prompt"]:
         spawner.environment = {{**spawner.environment, "JUPYTERHUB_ACTIVITY_INTERVAL": "1"}}
     await hooks.get(spawner.user.name, hooks["others"])(spawner)
@@ -70,13 +78,31 @@ c.Spawner.cmd = said["singleuser"]
 c.Spawner.args = ["--ServerApp.kernel_manager_class=jupyter_salus.Manager"]
 c.Spawner.environment = said["environment"]
 c.Spawner.start_timeout = c.Spawner.http_timeout = 120
-c.LocalProcessSpawner.interrupt_timeout = 1
+c.LocalProcessSpawner.interrupt_timeout = c.LocalProcessSpawner.term_timeout = 1
 c.JupyterHub.custom_scopes = custom_scopes
 c.JupyterHub.load_groups = said["groups"]
 c.JupyterHub.load_roles = said["roles"]
 c.JupyterHub.services = said["services"]
 """
 
+#: What Docker makes, as far as anything here depends on it: pid and mount namespaces of its own, one directory of the host's
+#: mounted, and an account of whatever number.
+CONTAINER = [
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec"),
+    """
+    mount -t tmpfs -o mode=0755 none /run
+    mount -t tmpfs -o mode=1777 none /mnt
+    mkdir /run/jupyter-salus
+    mount --bind "$1" /run/jupyter-salus
+    mount -o remount,bind,ro /run/jupyter-salus
+    export HOME=/mnt
+    cd /mnt
+    uid=$2
+    shift 2
+    exec setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@"
+    """,
+    "sh",
+]
 
 #: What anything may take on a loaded machine, in seconds: a dozen kernels and four servers start at once.
 PATIENCE_S = 180.0
@@ -223,6 +249,7 @@ class Hub:
             "directory": str(directory),
             "password": PASSWORD,
             "sockets": sockets,
+            "container": CONTAINER,
             "singleuser": [sys.executable, "-m", "jupyterhub.singleuser"],
             "environment": {
                 # Nothing but our extension: the others take time to load.

@@ -50,7 +50,8 @@ LOOP = (
 
 
 class Site:
-    """Hub, backends and users `ada`, `bob` (course), `cleo` (who has the backend without rights) and `eve`."""
+    """Hub, backends and users `ada`, `bob` (course), `cleo` (who has the backend without rights) and `eve`, whose server is in
+    a container, where it has ada's uid."""
 
     def __init__(self, directory: Path, end: ExitStack) -> None:
         self.directory = directory
@@ -75,10 +76,11 @@ class Site:
                 {"name": "user", "scopes": ["self", page]},
             ],
             prompt=bob,
+            containers={self.accounts["eve"]: str(self.accounts.uid("ada"))},
         )
         end.callback(self.hub.close)
         self.tokens = {kind: self.hub.add(self.accounts[kind]) for kind in ("ada", "bob", "cleo", "eve")}
-        for kind in ("ada", "bob", "cleo"):
+        for kind in self.tokens:
             self.hub.spawn(self.accounts[kind])
 
     def server(self, kind: str, name: str = "") -> UserServer:
@@ -167,6 +169,24 @@ def test_others_sessions_are_refused_at_the_socket_whatever_a_hello_says(site: S
             with pytest.raises(NotAllowed):
                 client.act(verb, notebook if verb in ("priority", "yield") else "host", value)
     assert site.backend.sessions()[notebook]["priority"] == "normal"
+
+
+def test_a_server_in_a_container_is_its_hub_users_whatever_uid_it_has_there(site: Site, notebook: str) -> None:
+    ada, eve = site.server("ada"), site.server("eve")
+    kernel = eve.open_notebook("hers.ipynb")["kernel"]["id"]
+    row = site.backend.managed(kernel)  # its memory is measured: the backend sees the process
+    assert (row["user"], row["name"], row["managed"]) == (site.name("eve"), "hers.ipynb", True)
+    with HubTalk(eve, kernel) as talk:
+        code = "import os; print(os.getuid(), os.listdir('/run/jupyter-salus'))"
+        assert talk.run(code)["stdout"].strip() == f"{site.accounts.uid('ada')} ['backend.sock']"
+    for server, own, other in ((eve, kernel, notebook), (ada, notebook, kernel)):
+        rows = state_of(server)
+        assert [(rows[id]["own"], rows[id]["here"]) for id in (own, other)] == [(True, True), (False, False)]
+        assert rows[other]["name"] is None
+        refused = server.request("PATCH", f"salus/api/sessions/{other}", json={"priority": "low"})
+        assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert f"hub user {site.name('eve')}) of {site.name('eve')}: cannot priority" in site.backend.log.read_text()
+    eve.shut_down(kernel)
 
 
 def test_the_xsrf_token_and_the_cookies_path_are_the_servers(site: Site, notebook: str) -> None:
