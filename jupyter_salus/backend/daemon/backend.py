@@ -157,6 +157,7 @@ class Backend:
         )
         gates = Gates(config, clock, rooms, tell, self._note, log)
         rooms.want_turn, rooms.unwanted, rooms.names_told = gates.want, gates.unwanted, self.sharing.names_told
+        rooms.limit_of = lambda user: self.shares.of(user).persistent_bytes
         self.gauges.claims = rooms.claims
         transfers = Transfers(self.devices, gates, HostMemory(host_memory_bytes), tell, look, log)
         guards = Guards(

@@ -54,6 +54,8 @@ class Rooms:
         self._tasks: set[asyncio.Task[None]] = set()
         #: Whether users may read each other's names.
         self.names_told = True
+        #: The most that a user may hold on devices, None where nobody limited it.
+        self.limit_of: Callable[[str], int | None] = lambda user: None
         #: Asks for a turn for a session that waits for room without one; looks whether one is wanted still.
         self.want_turn: Callable[[Guarded], None] = lambda session: None
         self.unwanted: Callable[[Guarded], None] = lambda session: None
@@ -81,8 +83,8 @@ class Rooms:
         return guard.here_bytes + self._free(session.record.device)
 
     def figures(self, session: Guarded) -> tuple[int | None, int]:
-        """What the session is told of its device: the most that it has, where that isn't the driver's own figure, and
-        what idle ones could give up for it."""
+        """What the session is told of its device: the most that it has, or that its user may have, where that isn't the
+        driver's own figure, and what idle ones could give up for it."""
         device = session.record.device
         idle = sum(
             guard.movable_bytes
@@ -91,7 +93,8 @@ class Rooms:
             for guard in record.guarded.connected()
             if not guard.wants
         )
-        return self._devices[device].shown_bytes(), idle
+        limits = (self._devices[device].shown_bytes(), self.limit_of(session.record.user))
+        return min((one for one in limits if one is not None), default=None), idle
 
     def _slack(self, session: Guarded) -> int:
         core_id = session.record.core_id
