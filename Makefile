@@ -85,7 +85,6 @@ $(HUB_PROXY): | $(BIN)/python
 	npm install --prefix $(VENV)/hub-proxy --no-audit --no-fund --loglevel=error 'configurable-http-proxy@^5'
 
 hub: venv $(HUB_PROXY)
-	@echo "Sign in at http://127.0.0.1:8000 as ada, grace or admin, password salus"
 	SALUS_HUB_PROXY=$(CURDIR)/$(HUB_PROXY) $(BIN)/python -m jupyterhub -f examples/hub/jupyterhub_config.py $(ARGS)
 
 # ---- checks --------------------------------------------------------------------------------------------------------------

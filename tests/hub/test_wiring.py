@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import stat
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +46,19 @@ users: [{name: none, user: {}}]
 """
 
 
+def free_row(count: int) -> int:
+    """The first of so many ports in a row that nobody listened at a moment ago."""
+    while True:
+        with ExitStack() as probes:
+            first = probes.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            try:
+                for number in range(first + 1, first + count):
+                    probes.enter_context(socket.create_server(("127.0.0.1", number)))
+            except (OSError, OverflowError):
+                continue  # somebody has one of them, or there are no more
+            return int(first)
+
+
 def loaded(name: str) -> Config:
     return PyFileConfigLoader(f"{name}_config.py", path=str(EXAMPLES)).load_config()
 
@@ -75,6 +92,48 @@ async def test_each_pages_file_makes_its_spawner_and_uses_our_manager(
     for section in {cls.__name__ for cls in type(spawner).__mro__} & config.keys():
         assert set(config[section]) <= known, section
     assert "not recognized" not in caplog.text
+
+
+@pytest.fixture
+def demonstration(monkeypatch, short_tmp: Path) -> Path:
+    """Where the demonstration hub keeps its files. A stand-in for its proxy is there: nothing is started."""
+    monkeypatch.setenv("SALUS_HUB_PORT", str(free_row(4)))
+    monkeypatch.setenv("SALUS_HUB_DIR", str(short_tmp / "hub"))
+    monkeypatch.setenv("SALUS_HUB_PROXY", "/bin/true")
+    return short_tmp / "hub"
+
+
+def test_the_demonstration_starts_all_that_it_needs_and_says_what_to_do(demonstration: Path, capsys) -> None:
+    config = loaded("jupyterhub")
+    port = int(os.environ["SALUS_HUB_PORT"])
+    assert stat.S_IMODE(demonstration.stat().st_mode) == 0o700
+    assert config.JupyterHub.bind_url == f"http://127.0.0.1:{port}"
+    for service in config.JupyterHub.services:
+        assert [sys.executable, "-m"] == [one for one in service["command"] if one in (sys.executable, "-m")]
+    welcome = config.JupyterHub.logging_config["handlers"]["welcome"]["()"]()
+    welcome.handle(logging.makeLogRecord({"msg": "JupyterHub is now running at %s", "args": ("http://…",)}))
+    told = capsys.readouterr().out
+    assert f"http://127.0.0.1:{port}/services/salus/" in told
+    assert "sign in as ada" in told
+
+
+def test_the_demonstration_says_in_one_line_why_it_cannot_start(demonstration: Path, monkeypatch) -> None:
+    def why() -> str:
+        with pytest.raises(SystemExit) as ended:
+            loaded("jupyterhub")
+        return str(ended.value)
+
+    port = int(os.environ["SALUS_HUB_PORT"])
+    with socket.create_server(("127.0.0.1", port + 2)):
+        assert why().startswith(f"cannot start the hub: port {port + 2}: Address already in use; SALUS_HUB_PORT=PORT")
+    demonstration.chmod(0o755)
+    assert why().startswith(f"cannot start the hub: {demonstration} must be yours, and closed to others")
+    demonstration.chmod(0o700)
+    for wrong in ("x", "0", "65535"):
+        monkeypatch.setenv("SALUS_HUB_PORT", wrong)
+        assert why() == f"cannot start the hub: SALUS_HUB_PORT={wrong} is no port"
+    monkeypatch.setenv("SALUS_HUB_PROXY", "/none")
+    assert why().startswith("cannot start the hub: configurable-http-proxy isn't there; `make hub` gets it")
 
 
 def test_the_kubernetes_hook_mounts_the_users_own_directory_alone() -> None:
