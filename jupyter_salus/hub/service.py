@@ -11,7 +11,9 @@ import json
 import os
 import secrets
 import signal
+import socket
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -132,18 +134,50 @@ async def users_of_hub() -> set[str]:
 
 
 def _listen(server: HTTPServer) -> str:
+    """Where. Raises `_CannotServe`."""
     url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL", "http://127.0.0.1:8100"))
-    if url.scheme.startswith("http+unix") or url.scheme == "unix":
-        path = url.path or url.netloc
-        server.add_socket(bind_unix_socket(path))
-        return path
-    server.listen(url.port or 80, url.hostname or "127.0.0.1")
+    try:
+        if url.scheme.startswith("http+unix") or url.scheme == "unix":
+            path = url.path or url.netloc
+            server.add_socket(bind_unix_socket(path))
+            return path
+        host = url.hostname or "127.0.0.1"
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.create_server((host, url.port or 80), family=family)
+        bound.setblocking(False)
+        server.add_socket(bound)
+    except OSError as error:
+        raise _CannotServe(
+            f"cannot serve {url.geturl()}: {os.strerror(error.errno or 0)}; perhaps one of a hub that was killed serves it still"
+        ) from error
     return url.geturl()
 
 
 def main(argv: list[str] | None = None) -> int:
     """The exit status."""
-    service = HubService()
-    service.initialize(sys.argv[1:] if argv is None else argv)
-    service.start()
+    given = sys.argv[1:] if argv is None else argv
+    try:
+        _check(given)
+        service = HubService()
+        service.initialize(given)
+        service.start()
+    except _CannotServe as error:
+        print(f"jupyter_salus.hub: {error}", file=sys.stderr)
+        return 1
     return 0
+
+
+class _CannotServe(Exception):
+    """With what to do."""
+
+
+def _check(argv: list[str]) -> None:
+    for option, value in zip_longest(argv, argv[1:], fillvalue=""):
+        said = value if option == "--backend" else option.removeprefix("--backend=")
+        if option.startswith("--backend") and "=" not in said:
+            raise _CannotServe(f"cannot use {said!r} as a backend: NAME=PATH is needed, PATH that of its admin socket")
+    if not {"-h", "--help", "--help-all", "--version"} & set(argv) and not os.environ.get("JUPYTERHUB_API_TOKEN"):
+        raise _CannotServe(
+            "cannot serve without a token in JUPYTERHUB_API_TOKEN: a hub starts this as one of its services "
+            "(c.JupyterHub.services), and gives it one"
+        )
