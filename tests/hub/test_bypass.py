@@ -52,7 +52,7 @@ def test_what_the_driver_lists_without_a_session_is_shown_to_its_user_and_to_adm
         child.do(f"alloc({amount})")
     # Both are below what says that it is anna's server.
     with Client(door, role="server") as server, shared_gpu.client(admin=True) as admin:
-        wait_until(lambda: plain.pid in unmanaged(admin), "the process to be listed")
+        wait_until(lambda: plain.pid in unmanaged(server), "the process to be listed")
         assert set(unmanaged(admin)) == {plain.pid}
         row = unmanaged(server)[plain.pid]
         assert (row["user"], row["device"], row["session"]) == ("anna", "gpu:0", None)
@@ -72,10 +72,8 @@ def test_what_the_driver_lists_without_a_session_is_shown_to_its_user_and_to_adm
 @pytest.fixture
 def processes() -> Iterator[list[int]]:
     """A server, and a terminal's python below it."""
-    tree = (
-        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=0); "
-        "print(p.pid, flush=True); p.wait()"
-    )
+    inside = "import os; print(os.getpid(), flush=True); input()"
+    tree = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {inside!r}], stdin=0).wait()"
     server = subprocess.Popen([sys.executable, "-c", tree], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdout is not None
     child = int(server.stdout.readline())
@@ -125,6 +123,20 @@ def test_a_kernels_child_that_dropped_the_preload_is_told_with_its_session(proce
     # A kernel that its user's limits refused a seat is there by itself.
     record.unmanaged_reason = "over the limit"
     assert {row["pid"] for row in looked(bypass, {kernel: 900 * MIB, child: 100 * MIB})} == {kernel, child}
+
+
+def test_a_server_that_comes_later_says_whose_its_processes_are(processes: list[int]) -> None:
+    """A backend that has just been restarted is told by the driver first, and by servers then."""
+    server, child = processes
+    connections: list[Server] = []
+    bypass = Bypass(Records(), lambda: connections, lambda: 7.0, False, logging.getLogger("bypass"))  # type: ignore[arg-type, return-value]
+    looked(bypass, {child: 300 * MIB})
+    connections.append(Server(server))
+    (row,) = looked(bypass, {child: 300 * MIB}, 1)
+    assert row["user"] == "anna"
+    connections.clear()
+    (row,) = looked(bypass, {child: 300 * MIB}, 1)
+    assert row["user"] == "anna"
 
 
 def test_what_any_process_has_by_looking_at_the_driver_is_nothing(processes: list[int]) -> None:

@@ -82,6 +82,7 @@ class Bypass:
                     del self._seen[pid]
         for pid, amount in there.items():
             one = self._seen.get(pid) or self._found(pid)
+            self._place(one)
             one.bytes[device] = amount
             one.looks += 1
             if one.looks == LOOKS and self._alert:
@@ -103,14 +104,19 @@ class Bypass:
         return sum(row["bytes"] for row in self.rows() if row["user"] == user)
 
     def _found(self, pid: int) -> Unmanaged:
-        record = next((one for one in self._records if one.pid and belongs(pid, one.pid)), None)
-        if record is not None:
-            owner = record.owner
-        else:
-            owner = self._of_a_server(pid) or _by_uid(pid)
-        session = record.session if record is not None else None
-        self._seen[pid] = Unmanaged(pid, owner, title(pid), session, {}, self._wall())
+        self._seen[pid] = Unmanaged(pid, _by_uid(pid), "", None, {}, self._wall())
         return self._seen[pid]
+
+    def _place(self, one: Unmanaged) -> None:
+        """Below whose kernel or server it runs, which may be heard of after it is: a backend that starts knows nobody. Where
+        they are gone, it stays theirs. And what it is called: one that was just forked has its parent's name, or none."""
+        if one.looks < LOOKS:
+            one.command = title(one.pid)
+        record = next((record for record in self._records if record.pid and belongs(one.pid, record.pid)), None)
+        if record is not None:
+            one.owner, one.session = record.owner, record.session
+        else:
+            one.owner = self._of_a_server(one.pid) or one.owner
 
     def _of_a_server(self, pid: int) -> Owner | None:
         servers = {one.credentials.pid: one.owner for one in self._connections() if one.role == "server"}
