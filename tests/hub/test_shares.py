@@ -10,8 +10,12 @@ from jupyter_salus.errors import OverLimit
 from jupyter_salus.protocol.client import Client
 from jupyter_salus.protocol.messages import Announce, Ended
 from tests.hub.conftest import ADA, LIMITS, Shared
+from tests.native.world import ChildError, World
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can come as another user")
+MIB = 1 << 20
+#: CUDA_ERROR_OUT_OF_MEMORY.
+OUT_OF_MEMORY = 2
 
 
 def limits_of(shared: Shared, name: str) -> dict:
@@ -146,3 +150,28 @@ def test_unix_groups_count_for_local_users(shared: Shared, wait_until) -> None:
     shared.limits.write_text("[groups.root]\nmax_sessions = 1\n")
     wait_until(lambda: limits_of(shared, "root")["max_sessions"] == 1, "the limits to be read")
     assert shared.at(shared.path, {"role": "guest", "session": "u2"}).hear("failed")["code"] == "over_limit"
+
+
+def test_a_gpu_is_as_large_as_its_users_limit_and_no_larger(shared_gpu: Shared, world: World, wait_until) -> None:
+    """Idle sessions of the same user make way; what one session alone could never get is its framework's own error."""
+    shared_gpu.user("anna", f'{{"limits": {{"persistent_bytes": {64 * MIB}}}}}')
+    ours = {"JUPYTER_SALUS_SOCKET": shared_gpu.door_of("anna")}
+    first, second = (world.child(**ours, JUPYTER_SALUS_SESSION=session) for session in ("l1", "l2"))
+    theirs = world.child(JUPYTER_SALUS_SOCKET=shared_gpu.door_of("bert"), JUPYTER_SALUS_SESSION="l3")
+    for child in (first, theirs):
+        child.do("start()")
+        child.do(f"at = alloc({40 * MIB})")
+    assert (first.do("memory()")[1], theirs.do("memory()")[1]) == (64 * MIB, 256 * MIB)
+    second.do("start()")
+    second.do(f"alloc({40 * MIB})")
+    with shared_gpu.client(admin=True) as admin:
+
+        def out() -> list[str]:
+            return [row["id"] for row in admin.ask("state")["sessions"] if row["residency"] == "evicted"]
+
+        # What a process has between two boundaries is no user's lasting memory: the limit holds from the next one on.
+        wait_until(lambda: out() in (["l1"], ["l2"]), "an idle session of the user to make way")
+    with pytest.raises(ChildError) as refused:
+        second.do(f"alloc({40 * MIB})")
+    assert refused.value.code == OUT_OF_MEMORY
+    assert theirs.do(f"alloc({40 * MIB})")
