@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,24 @@ def pytest_configure() -> None:
     """A shell starts what runs in its background with SIGINT ignored, and so would all kernels and servers of the tests be."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On a worker of pytest-xdist: in the order of its units of work, the same on each."""
+    if hasattr(config, "workerinput"):
+        from tests.distribution import rank
+
+        items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Called where `-n` is given; None leaves a `--dist` that was asked for to pytest-xdist."""
+    if config.getvalue("dist") != "load":
+        return None
+    from tests.distribution import ByPart
+
+    return ByPart(config, log)
 
 
 def _short_dir() -> Path:

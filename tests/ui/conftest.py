@@ -47,9 +47,12 @@ def _chromium() -> str:
     pytest.skip("no chromium on the PATH (Debian: apt-get install chromium)")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(isolated_run: Path) -> Iterator[Browser]:
-    """Debian's Chromium, headless. Without the run's mark: its processes come and go as it likes, and end with it."""
+    """Debian's Chromium, headless. Without the run's mark: its processes come and go as it likes, and end with it.
+
+    Not for the session: as long as Playwright is there, no other event loop runs in this thread.
+    """
     path = _chromium()
     environment: dict[str, str | float | bool] = {name: value for name, value in os.environ.items() if name != RUN_MARK}
     with sync_playwright() as playwright:
