@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import zmq.asyncio
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import KernelManager
 
+from .aside import client_beside
 from .injection import BOOT_DIRECTORY, BOOT_MODULE
 
 #: What a kernel has to come up and to answer, in seconds.
@@ -46,7 +46,7 @@ except Exception as error:
 
 async def offer(manager: KernelManager, variables: Mapping[str, str]) -> str | None:
     """Have the kernel load the guest. None: it has; else why not, in words. Never raises but when cancelled."""
-    client: AsyncKernelClient = manager.client(context=zmq.asyncio.Context(manager.context))  # type: ignore[assignment]
+    client = client_beside(manager)
     try:
         client.start_channels(shell=True, iopub=False, stdin=False, hb=False, control=False)
         if await _answer(client, client.kernel_info(), START_S) is None:

@@ -6,14 +6,14 @@ the kernel answers on its control channel, whose thread runs once the kernel han
 
 from __future__ import annotations
 
-import zmq.asyncio
-from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import KernelManager
+
+from .aside import client_beside
 
 
 async def answers(manager: KernelManager, patience_s: float) -> bool:
     """Whether the kernel answers on its control channel within `patience_s` seconds."""
-    client: AsyncKernelClient = manager.client(context=zmq.asyncio.Context(manager.context))  # type: ignore[assignment]
+    client = client_beside(manager)
     try:
         client.start_channels(shell=False, iopub=False, stdin=False, hb=False, control=True)
         client.control_channel.send(client.session.msg("kernel_info_request", {}))
