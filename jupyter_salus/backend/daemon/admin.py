@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...errors import NotAllowed, SalusError
+from ...errors import BadAddress, NotAllowed, SalusError
 from ...protocol.messages import Act
 from .connections import Connection
 from .listening import Listening
@@ -53,9 +53,15 @@ class Admin:
                 self._log.warning("Hub user %s has no socket: %s", name, error)
 
     def _forgotten(self, name: str) -> bool:
-        """The hub removed this user: no socket, no connection by it, no groups or limits of theirs."""
-        self._listening.close_for(name, for_ever=True)
+        """The hub removed this user: no connection by their socket, no groups or limits of theirs, and no socket."""
         for connection in list(self._connections()):
             if connection.door.hub_user == name:
                 connection.drop("its user was removed")
-        return self._shares.members.forget(name)
+        known = self._shares.members.forget(name)
+        try:
+            self._listening.close_for(name, for_ever=True)
+        except BadAddress as error:
+            # A container that could write there left something: the user is gone all the same.
+            self._log.warning("Hub user %s is forgotten, and something of theirs stays: %s", name, error)
+            self._failed.add(name)
+        return known

@@ -8,6 +8,8 @@ user's own table; field by field. `"unlimited"` takes a limit away that would ho
 from __future__ import annotations
 
 import math
+import os
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +22,8 @@ from ..devices.size import parse_bytes
 #: From the lowest.
 PRIORITIES = ("low", "normal", "high")
 UNLIMITED = "unlimited"
+#: Of a limits file.
+MAX_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,8 @@ class Rules:
 def read(path: Path) -> Rules:
     """The rules of a file. Raises `BadValue` that names the table and the field, `OSError`."""
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except ValueError as error:
+        content = tomllib.loads(_text(path))
+    except (ValueError, RecursionError) as error:
         raise BadValue(f"cannot read the limits in {path}: {error}") from error
     unknown = content.keys() - {"default", "groups", "users"}
     if unknown:
@@ -77,6 +81,19 @@ def read(path: Path) -> Rules:
         _entries(content.get("groups", {}), "groups", path),
         _entries(content.get("users", {}), "users", path),
     )
+
+
+def _text(path: Path) -> str:
+    """What a file says that is one, and no longer than a person would write; anything else could hold up the backend."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise BadValue(f"cannot read the limits in {path}: it isn't a file")
+    with open(descriptor, "rb") as file:
+        if found.st_size > MAX_BYTES:
+            raise BadValue(f"cannot read the limits in {path}: it has {found.st_size} bytes, the limit is {MAX_BYTES}")
+        return file.read(MAX_BYTES).decode("utf-8")
 
 
 def entry(found: object, where: str) -> Entry:

@@ -48,7 +48,8 @@ class Shares:
         self._now = now
         self._tell = tell
         self._log = log
-        self._stamp = _stamp(path)
+        #: Of the file as it was read, and as it was looked at last.
+        self._stamp = self._seen = _stamp(path)
         self._rules = _rules(path)
         #: What the core was told, by user.
         self._told: dict[str, Limits] = {}
@@ -116,9 +117,11 @@ class Shares:
             self._tell(core.SeatLeft(session))
 
     def look(self) -> None:
-        """Read the file again if it changed. Called once a second."""
-        stamp = _stamp(self._path)
-        if stamp == self._stamp:
+        """Read the file again once it changed and stands: half of one that is being written may be a file, too, with fewer
+        limits. Called once a second."""
+        before, self._seen = self._seen, _stamp(self._path)
+        stamp = self._seen
+        if stamp == self._stamp or stamp != before:
             return
         self._stamp = stamp
         try:
