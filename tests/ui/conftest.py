@@ -1,4 +1,4 @@
-"""One browser for all tests here, one JupyterLab and one page for each module: loading a page is what takes the time."""
+"""One browser, one JupyterLab and one page for each module: loading a page is what takes the time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _chromium() -> str:
     pytest.skip("no chromium on the PATH (Debian: apt-get install chromium)")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser(isolated_run: Path) -> Iterator[Browser]:
     """Debian's Chromium, headless. Without the run's mark: its processes come and go as it likes, and end with it.
 
