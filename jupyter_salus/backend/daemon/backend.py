@@ -45,6 +45,7 @@ from ..devices.base import Device
 from .admin import Admin
 from .bypass import Bypass
 from .chronicle import Chronicle, Mentioned
+from .claims import Claims
 from .clock import SystemClock
 from .connections import Connection
 from .effects import Effects
@@ -107,7 +108,7 @@ class Backend:
         self.listening = Listening(address, sharing)
         self.started_at = clock.wall()
         self.connections: set[Connection] = set()
-        self.records = Records()
+        self.records = Records(Claims(state / journal_name(address, "claims"), clock.wall, log))
         self.loop = Loop(Scheduler(config), clock, log, debug)
         self.gauges = Gauges(self.devices, clock)
         self.profiles = Profiles(state / "profiles.json", log)
@@ -473,6 +474,7 @@ class Backend:
             self.log.warning("The backend didn't run for %.1f s", stood_s)
 
     def _write(self) -> None:
+        self.records.claims.save((record.session, record.owner) for record in self.records)
         try:
             self.journal.flush()
             self.chronicle.flush()

@@ -94,6 +94,7 @@ class Guards:
         if name is not None:
             record = self._records.by_session.get(name)
             if record is None:
+                self._records.claims.claim(name, connection.owner)
                 return self._made(name, connection, 0)
             if record.owner != connection.owner:
                 raise NotAllowed(f"cannot use session {name}: it is somebody else's, this is {connection.owner.name}")

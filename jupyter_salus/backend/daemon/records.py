@@ -8,13 +8,16 @@ them by, which differs from the session's id only while an earlier incarnation h
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import NotAllowed, UnknownSession
 from ...protocol.messages import Announce, Hello
+from .claims import Claims
 from .connections import Connection
 from .peers import Watch
 from .unanswered import Unanswered
@@ -103,7 +106,8 @@ class Record:
 class Records:
     """All records. Raises `NotAllowed` where a peer names a session that isn't its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, claims: Claims | None = None) -> None:
+        self.claims = claims if claims is not None else Claims(None, time.time, logging.getLogger(__name__))
         self.by_session: dict[str, Record] = {}
         self.by_core: dict[str, Record] = {}
         self._suffix = 0
@@ -184,6 +188,7 @@ class Records:
         self.left(record)
         if self.by_session.get(record.session) is record:
             del self.by_session[record.session]
+            self.claims.keep(record.session, record.owner)
 
     def public_id(self, record: Record) -> str:
         """The name that people see: the session's, and one with its incarnation for an earlier one that is leaving."""
@@ -220,7 +225,8 @@ class Records:
     def _mine(self, session: str, owner: Owner) -> Record | None:
         known = self.by_session.get(session)
         if known is not None and known.owner != owner:
-            raise NotAllowed(f"cannot use session {session}: it is somebody else's, this is {owner.name}")
+            raise NotAllowed(f"cannot use session {session!r}: it is somebody else's, this is {owner.name}")
+        self.claims.claim(session, owner)
         return known
 
     def _bounded(self, owner: Owner) -> None:
