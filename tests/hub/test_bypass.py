@@ -114,6 +114,7 @@ def test_a_kernels_child_that_dropped_the_preload_is_told_with_its_session(proce
     records = Records()
     record = Record("s1", ANNA, 1, "gpu:0", 0.0, pid=kernel, pids=(kernel,))
     records.by_session["s1"] = record
+    records.entered(record)
     bypass = Bypass(records, list, lambda: 7.0, False, logging.getLogger("bypass"))
     (row,) = looked(bypass, {kernel: 900 * MIB, child: 100 * MIB})
     assert (row["pid"], row["session"], row["user"]) == (child, "s1", "anna")
@@ -137,6 +138,16 @@ def test_a_server_that_comes_later_says_whose_its_processes_are(processes: list[
     connections.clear()
     (row,) = looked(bypass, {child: 300 * MIB}, 1)
     assert row["user"] == "anna"
+
+
+def test_a_kernel_that_was_announced_and_never_came_is_no_session(processes: list[int]) -> None:
+    """Or whoever can speak to the backend could have a process of theirs taken for one that is governed."""
+    kernel, _ = processes
+    records = Records()
+    records.by_session["s1"] = Record("s1", ANNA, 1, "gpu:0", 0.0, pid=kernel)
+    bypass = Bypass(records, list, lambda: 7.0, False, logging.getLogger("bypass"))
+    (row,) = looked(bypass, {kernel: 900 * MIB})
+    assert (row["user"], row["session"]) == ("anna", "s1")
 
 
 def test_what_any_process_has_by_looking_at_the_driver_is_nothing(processes: list[int]) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_salus.errors import BadValue, NotAllowed
+from jupyter_salus.errors import BadValue, NotAllowed, SalusError
 from jupyter_salus.protocol.client import Client
 from jupyter_salus.protocol.doors import directory_of, user_of
+from jupyter_salus.protocol.messages import Announce, Describe, Launched
 from tests.hub.conftest import ADA, GRACE, Shared, as_user
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can come as another user")
@@ -123,6 +127,43 @@ def test_refusals_are_in_the_log_with_who_asked(shared: Shared) -> None:
     assert f"uid {GRACE}" in next(
         line for line in shared.log().splitlines() if "Refused" in line and str(GRACE) in line
     )
+
+
+def test_no_words_of_a_peers_forge_a_line_or_turn_an_admins_terminal(shared: Shared) -> None:
+    door, escape = shared.door_of("anna"), "\x1b[2J\n2026-01-01 00:00:00 WARNING Refused root\u202e"
+    named = {"name": f"a{escape}", "path": f"p{escape}", "kernel_id": f"k{escape}"}
+    shared.at(door, {"role": "guest", "session": "t1", **named}).hear("welcome")
+    shared.at(door, {"role": "guest", "session": f"t2{escape}"}).hear("failed", code="bad_message")
+    shared.at(door, {"role": f"x{escape}"}).hear("failed")
+    shared.at(door, {"role": "client", "version": escape, "protocol": [7, 9]}).hear("failed")
+    with Client(door, role="server") as server:
+        for fields in ({"session": f"t3{escape}"}, {"token": escape * 9}):
+            with pytest.raises(SalusError):
+                server.request(Announce, **{"session": "t4", "token": "short", "incarnation": 1, **fields})
+        server.request(Announce, session="t5", token="t" * 10, incarnation=1, name=escape)
+        server.request(Launched, session="t5", unmanaged=f"because{escape}")
+        server.request(Describe, session="t5", name=f"b{escape}", path=f"q{escape}")
+    with shared.client(admin=True) as admin:
+        told = json.dumps([admin.ask("state"), admin.ask("journal"), admin.ask("users")], ensure_ascii=False)
+    assert "a\ufffd[2J\ufffd2026" in told
+    for unseen in ("\\u001b", "\\n", "\u202e"):
+        assert unseen not in told
+    log = shared.log()
+    assert "\x1b" not in log
+    assert not [line for line in log.splitlines() if line.startswith("2026-01-01")]
+
+
+def test_a_server_says_the_pid_of_no_process_but_its_own_kernels(shared: Shared) -> None:
+    """Else its session would have somebody else's process, whose memory and end are looked at, and which may be stopped."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with Client(shared.door_of("anna"), role="server") as server:
+        for number, pid in enumerate((os.getppid(), shared.process.pid, child.pid)):
+            server.request(Announce, session=f"l{number}", token="t" * 10, incarnation=1)
+            server.request(Launched, session=f"l{number}", pid=pid)
+        child.communicate()
+        # The end of its own kernel is seen; those of the others it has nothing to do with.
+        shared.until("l2", lambda row: row is None)
+        assert {row["id"] for row in server.ask("state")["sessions"]} == {"l0", "l1"}
 
 
 def test_the_journal_in_words_names_ones_own_notebooks_alone(shared: Shared) -> None:

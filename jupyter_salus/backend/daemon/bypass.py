@@ -72,7 +72,8 @@ class Bypass:
 
     def listed(self, device: str, listed: Mapping[int, int]) -> None:
         """What the driver lists on a device now, by pid."""
-        sessions = [one for one in self._records if not one.unmanaged_reason]
+        # A kernel that was announced and never came is no session, whatever its server says of it.
+        sessions = [one for one in self._records if one.core_id is not None and not one.unmanaged_reason]
         managed = {pid for record in sessions for pid in (record.pid, *record.pids)}
         there = {pid: amount for pid, amount in listed.items() if pid not in managed and amount >= WORTH_BYTES}
         for pid, one in list(self._seen.items()):

@@ -19,6 +19,7 @@ from ...protocol.framing import FrameReader, encode
 from ...protocol.messages import Hello
 from ...protocol.refusal import refusal
 from .peers import Credentials, credentials
+from .plain import plain
 from .users import NOBODY, Door
 
 HELLO_S = 10.0
@@ -144,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
     def drop(self, why: str, now: bool = False) -> None:
         """End the connection, after what was said to the peer went out (`now`: without that)."""
         if self._transport is not None and not self._transport.is_closing():
-            self._log.info("The connection of %s ends: %s", self, why)
+            self._log.info("The connection of %s ends: %s", self, plain(why))
             self.end(now)
 
     def end(self, now: bool = False) -> None:
@@ -195,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, error: SalusError, number: int | None) -> None:
         self._hearer.refused(error.code)
         if isinstance(error, NotAllowed):
-            self._log.warning("Refused %s of %s: %s", self, self.owner.name, error)
+            self._log.warning("Refused %s of %s: %s", self, self.owner.name, plain(str(error)))
         self.say(refusal(error, number))
         if self.hello is None:
             self.drop(error.message)

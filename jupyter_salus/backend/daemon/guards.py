@@ -40,6 +40,7 @@ from .gates import Gates
 from .guarded import Guard, Guarded
 from .guests import Guests
 from .peers import Watch, peer_pidfd
+from .plain import plain
 from .records import Record, Records
 from .rooms import Rooms
 from .transfers import Transfers
@@ -77,6 +78,8 @@ class Guards:
         self._tasks: set[asyncio.Task[None]] = set()
         #: What a context took on each device, as seen last: what the next one is expected to take.
         self._context_bytes: dict[str, int] = {}
+        #: Called with a device and what of its use isn't from outside, as was thought.
+        self.taken_over: Callable[[str, int], None] = lambda device, amount: None
         #: What each device said of each process last.
         self._listed_bytes: dict[str, Mapping[int, int]] = {}
 
@@ -87,8 +90,10 @@ class Guards:
         `BadMessage`."""
         if not any(device.capabilities().moves for device in self._devices.values()):
             raise NotPossible(f"cannot take a guard: {', '.join(self._devices)} isn't a device that it could help with")
-        if said.session is not None and not 0 < len(said.session) <= 200:
-            raise BadMessage("cannot take a guard's hello: its session is named by 1 to 200 characters")
+        if said.session is not None and (not 0 < len(said.session) <= 200 or plain(said.session) != said.session):
+            raise BadMessage(
+                "cannot take a guard's hello: its session is named by 1 to 200 characters that can be seen"
+            )
         pid = connection.credentials.pid
         name = said.session
         if name is not None:
@@ -132,6 +137,9 @@ class Guards:
         guard.connection = connection
         self._of[connection] = (session, guard)
         guard.heard(said)
+        if guard is not before and guard.here_bytes:
+            # It had that before this backend knew of it, which counted it as a process outside.
+            self.taken_over(record.device, guard.here_bytes)
         guard.context_bytes = guard.context_bytes or self._context_bytes.get(record.device, 0)
         guard.shut = said.gate != "open"
         if guard.watch is None and pid > 0:

@@ -26,6 +26,7 @@ from .gates import Gates
 from .gauges import Gauges
 from .guarded import Guarded
 from .peers import Watch, peer_pidfd, pidfd
+from .plain import plain
 from .records import Record, Records
 
 PRIORITIES = ("high", "normal", "low")
@@ -59,8 +60,8 @@ class Guests:
 
     def admit(self, connection: Connection, said: Hello, device: str) -> Record:
         """Whose guest says this hello. Raises `BadMessage`, `BadValue`, `NotAllowed`; nothing has changed then."""
-        if said.session is None or not 0 < len(said.session) <= 200:
-            raise BadMessage("cannot take a guest's hello without its session, of at most 200 characters")
+        if said.session is None or not 0 < len(said.session) <= 200 or plain(said.session) != said.session:
+            raise BadMessage("cannot take a guest's hello without its session, of 1 to 200 characters that can be seen")
         if said.priority is not None and said.priority not in PRIORITIES:
             raise BadValue(
                 f"cannot open session {said.session} with priority {said.priority!r}: {', '.join(PRIORITIES)}"
@@ -117,7 +118,7 @@ class Guests:
             case CellStarted():
                 if not record.cells:
                     self._tell(core.CellStarted(name))
-                record.cells[said.cell] = said.cell_id
+                record.cells[said.cell] = plain(said.cell_id) if said.cell_id is not None else None
                 if record.guarded is not None and self.gates is not None:
                     self.gates.cell_began(record.guarded)
             case CellFinished():
@@ -323,7 +324,7 @@ class Guests:
     def _progressed(self, record: Record, name: str, said: Progress) -> None:
         busy_s, remaining = _counted(said.iterations, said.busy_s, said.remaining)
         if said.frameworks is not None:
-            record.frameworks = tuple(str(one)[:40] for one in said.frameworks[:16])
+            record.frameworks = tuple(plain(str(one))[:40] for one in said.frameworks[:16])
         if said.epoch == record.epoch and record.guarded is None:
             self._measured(record, said.resident_bytes, said.peak_bytes)
         self._tell(core.IterationsFinished(name, said.epoch, said.iterations, busy_s, remaining))

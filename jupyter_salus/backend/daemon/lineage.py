@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from ..devices import processes
+from .plain import plain
 
 #: The name of the guard's library, as it stands in the maps of a process that it was preloaded into.
 _LIBRARY = b"libsalus_guard"
@@ -43,4 +44,4 @@ def title(pid: int) -> str:
     except OSError:
         words = []
     names = [Path(word.decode("utf-8", "replace")).name for word in words[:2] if word and not word.startswith(b"-")]
-    return f"{' '.join(names) or 'a process'} ({pid})"[:80]
+    return plain(f"{' '.join(names) or 'a process'} ({pid})"[:80])

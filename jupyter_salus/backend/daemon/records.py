@@ -20,6 +20,7 @@ from ...protocol.messages import Announce, Hello
 from .claims import Claims
 from .connections import Connection
 from .peers import Watch
+from .plain import plain
 from .unanswered import Unanswered
 from .users import Owner
 
@@ -125,17 +126,17 @@ class Records:
         if before is not None and before.incarnation == said.incarnation:
             # Its server lost its connection, or the guest came first to a younger backend: known, and its token spent
             # once the session is open.
-            before.kernel_id = said.kernel_id or before.kernel_id
-            before.name = said.name or before.name
-            before.path = said.path or before.path
+            before.kernel_id = plain(said.kernel_id) or before.kernel_id
+            before.name = plain(said.name) or before.name
+            before.path = plain(said.path) or before.path
             if before.core_id is None:
                 before.token = said.token
             return before
         self._bounded(owner)
         record = Record(said.session, owner, said.incarnation, device, now)
-        record.kernel_id = said.kernel_id
-        record.name = said.name or (before.name if before else "")
-        record.path = said.path or (before.path if before else None)
+        record.kernel_id = plain(said.kernel_id) or None
+        record.name = plain(said.name) or (before.name if before else "")
+        record.path = plain(said.path) or (before.path if before else None)
         record.priority = said.priority or (before.priority if before else "normal")
         record.pinned = before.pinned if before else False
         record.token = said.token
@@ -235,6 +236,7 @@ class Records:
 
     def _described(self, record: Record, said: Hello) -> None:
         """What a guest says of itself counts where its server said nothing."""
-        record.kernel_id = record.kernel_id or said.kernel_id
-        record.name = record.name or said.name or (said.path or "").rpartition("/")[2]
-        record.path = record.path or said.path
+        path = plain(said.path)
+        record.kernel_id = record.kernel_id or plain(said.kernel_id) or None
+        record.name = record.name or plain(said.name) or path.rpartition("/")[2]
+        record.path = record.path or path or None

@@ -10,6 +10,8 @@ from ...protocol.messages import Announce, Describe, Ended, Interrupt, Launched
 from .clock import Clock
 from .connections import Connection
 from .guests import PRIORITIES, Guests
+from .lineage import belongs
+from .plain import plain
 from .records import Record, Records
 from .unanswered import SHOWN_S, Unanswered
 from .users import Owner
@@ -43,8 +45,10 @@ class Servers:
 
     def announce(self, connection: Connection, said: Announce) -> str | None:
         """A kernel is about to be launched; why it can't have a seat, if so. Raises `BadMessage`, `BadValue`, `NotAllowed`."""
-        if not 0 < len(said.session) <= 200 or not 8 <= len(said.token) <= 200:
-            raise BadMessage("cannot announce a session without an id of 1 to 200 and a token of 8 to 200 characters")
+        if not 0 < len(said.session) <= 200 or not 8 <= len(said.token) <= 200 or plain(said.session) != said.session:
+            raise BadMessage(
+                "cannot announce a session without an id of 1 to 200 characters that can be seen, and a token of 8 to 200"
+            )
         if said.priority is not None and said.priority not in PRIORITIES:
             raise BadValue(f"cannot announce {said.session} with priority {said.priority!r}: {', '.join(PRIORITIES)}")
         before = self._records.by_session.get(said.session)
@@ -64,16 +68,18 @@ class Servers:
         record = self._own(connection, said.session)
         if record.core_id is None:
             record.launched = True
-            record.unmanaged_reason = said.unmanaged or record.unmanaged_reason
-        record.unguarded_reason = said.unguarded
-        if said.pid is not None and said.pid > 0:
+            record.unmanaged_reason = plain(said.unmanaged) or record.unmanaged_reason
+        record.unguarded_reason = plain(said.unguarded) or None
+        above = connection.credentials.pid
+        # A process that isn't below the server's isn't its kernel: a number from within a container, or somebody else's.
+        if said.pid is not None and said.pid > 0 and above > 0 and belongs(said.pid, above):
             self._guests.launched(record, said.pid)
         self._touch()
 
     def describe(self, connection: Connection, said: Describe) -> None:
         """The notebook was renamed or moved. Raises `UnknownSession`, `NotAllowed`."""
         record = self._own(connection, said.session)
-        record.name, record.path = said.name, said.path or None
+        record.name, record.path = plain(said.name), plain(said.path) or None
         self._touch()
 
     def ended(self, connection: Connection, said: Ended) -> None:
