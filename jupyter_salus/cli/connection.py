@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 from typing import Any
 
-from ..errors import BadValue, UnknownSession
+from ..errors import BadAddress, BadValue, UnknownSession
 from ..protocol.address import Address, check_reachable, find
 from ..protocol.client import Client
 
@@ -29,9 +30,21 @@ def connect(arguments: argparse.Namespace, admin: bool = False) -> Client:
     """
     found = address(arguments)
     check_reachable(found)
+    _check_socket(found.path)
     if admin and os.access(found.admin_path, os.R_OK | os.W_OK):
         return Client(found.admin_path)
     return Client(found.path)
+
+
+def _check_socket(path: str) -> None:
+    """Raises `BadAddress` where what is there is no socket: no backend could be started there either."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return  # nothing there, or hidden: connecting says which
+    if not stat.S_ISSOCK(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "a file"
+        raise BadAddress(f"cannot use the socket path {path!r}: it is {what}, and no socket", {"path": path})
 
 
 def find_session(sessions: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
@@ -46,10 +59,9 @@ def find_session(sessions: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
     if not found:
         found = [row for row in sessions if _is_notebook(row, wanted)]
     if not found:
-        known = ", ".join(sorted(str(row["name"] or row["id"][:8]) for row in sessions)) or "none"
-        raise UnknownSession(
-            f"cannot find a session {wanted!r}: it is no id, beginning of an id or notebook of {known}"
-        )
+        known = ", ".join(sorted(str(row["name"] or row["id"][:8]) for row in sessions))
+        there = f"it is no id, beginning of an id or notebook of {known}" if known else "there are no sessions now"
+        raise UnknownSession(f"cannot find a session {wanted!r}: {there}")
     if len(found) > 1:
         named = ", ".join(f"{row['id'][:12]} ({row['path'] or row['name']})" for row in found)
         raise BadValue(f"cannot tell which session {wanted!r} means: it fits {named}")

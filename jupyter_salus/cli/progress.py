@@ -33,7 +33,9 @@ class Progress:
         if execution.status == "running":
             what = f"cell {execution.executed + 1} of {execution.cells}"
         else:
-            what = execution.error or execution.status
+            # Why it failed stands below the table.
+            at_cell = f" in cell {execution.executed + 1} of {execution.cells}" if execution.started else ""
+            what = f"failed{at_cell}" if execution.status == "failed" else execution.status
         line = printable(f"{execution.name}: {what}", keep="\n")
         print(f"[{at}] {line}", file=self._stream, flush=True)
 

@@ -25,7 +25,7 @@ from ..protocol.peer import Peer
 from .execution import Execution, execute, read
 from .own_backend import own_backend
 from .progress import Progress
-from .units import columns, duration, printable, size
+from .units import columns, duration, one_of, printable, size
 from .verbs import POLICIES
 
 _HEAD = ("NOTEBOOK", "RESULT", "CELLS", "WAITED", "RAN", "TURNS", "ITERATIONS", "EVICTIONS", "PEAK P", "PEAK E")
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--socket", metavar="PATH", help="the backend's socket (default: where your notebooks look)")
     own = parser.add_argument_group("with one of these the run has a backend of its own")
     own.add_argument("--device", choices=("auto", "cuda", "host"), help="what it governs")
-    own.add_argument("--policy", choices=POLICIES, metavar="NAME", help=", ".join(POLICIES))
+    own.add_argument("--policy", type=one_of("policy", POLICIES), metavar="NAME", help=", ".join(POLICIES))
     own.add_argument("--capacity", metavar="SIZE", help="bytes that sessions may have together, like 16GiB")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
@@ -53,15 +53,18 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Called by the command line. Raises `BadValue` before anything is started."""
     options = _own_options(arguments)
-    executions = _executions(arguments)
-    backend = nullcontext(_shared(arguments.socket)) if options is None else own_backend(options)
+    executions, is_new = _executions(arguments)
     begun = time.monotonic()
-    with backend as socket:
-        try:
-            asyncio.run(_run_all(executions, socket, arguments.stagger, Progress(executions, arguments.quiet)))
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            pass  # interrupted: the kernels are ended, and the table says how far each notebook came
-    _remove_if_empty(arguments.output_dir)
+    progress = Progress(executions, arguments.quiet)
+    try:
+        with nullcontext(_shared(arguments.socket)) if options is None else own_backend(options) as socket:
+            try:
+                asyncio.run(_run_all(executions, socket, arguments.stagger, progress))
+            except (asyncio.CancelledError, KeyboardInterrupt):
+                pass  # interrupted: the kernels are ended, and the table says how far each notebook came
+    finally:
+        if is_new:
+            _remove_if_empty(arguments.output_dir)
     if arguments.json:
         done = {"notebooks": [one.result() for one in executions], "seconds": round(time.monotonic() - begun, 3)}
         print(json.dumps(done))
@@ -118,8 +121,8 @@ def _shared(configured: str | None) -> str:
     return address.path
 
 
-def _executions(arguments: argparse.Namespace) -> list[Execution]:
-    """One for each notebook, with its output's place. Makes the folder. Raises `BadValue`."""
+def _executions(arguments: argparse.Namespace) -> tuple[list[Execution], bool]:
+    """One for each notebook, with its output's place. Makes the folder, and says whether it did. Raises `BadValue`."""
     if not 0 <= arguments.stagger <= 86400:
         raise BadValue(f"cannot start notebooks {arguments.stagger} s apart: between 0 and 86400 is possible")
     names = [notebook.name for notebook in arguments.notebooks]
@@ -136,11 +139,12 @@ def _executions(arguments: argparse.Namespace) -> list[Execution]:
     for notebook in arguments.notebooks:
         if (folder / notebook.name).exists() and (folder / notebook.name).samefile(notebook):
             raise BadValue(f"cannot write the executed {notebook} over itself: choose another --output-dir")
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadValue(f"cannot write to {folder}: {error.strerror}") from error
-    return [Execution(notebook, folder / notebook.name) for notebook in arguments.notebooks]
+    return [Execution(notebook, folder / notebook.name) for notebook in arguments.notebooks], is_new
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..backend.devices.size import bytes_text
 
@@ -32,6 +32,17 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"cannot take {text!r}: a whole number of 1 or more is needed")
     return int(text)
+
+
+def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
+    """For argparse: one of these words, in whatever case; `what` names it in the sentence about any other."""
+
+    def chosen(text: str) -> str:
+        if text.lower() not in known:
+            raise argparse.ArgumentTypeError(f"cannot take {text!r} as a {what}: there are {', '.join(known)}")
+        return text.lower()
+
+    return chosen
 
 
 def printable(text: str, keep: str = "") -> str:

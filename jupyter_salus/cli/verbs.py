@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import BadValue, UnknownDevice
 from .connection import add_options, connect, find_session
-from .units import printable
+from .units import one_of, printable
 
 PRIORITIES = ("high", "normal", "low")
 POLICIES = ("fair", "fifo", "pack", "srtf", "priority")
@@ -28,7 +28,11 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
     if name == "policy":
         known = ", ".join(POLICIES)
         parser.add_argument(
-            "policy", nargs="?", choices=POLICIES, metavar="NAME", help=f"{known} (default: tell the one that it has)"
+            "policy",
+            nargs="?",
+            type=one_of("policy", POLICIES),
+            metavar="NAME",
+            help=f"{known} (default: tell the one that it has)",
         )
         parser.add_argument("--device", metavar="ID", help="which device (needed to set it where there are several)")
         return
@@ -39,7 +43,9 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
         return
     parser.add_argument("session", metavar="SESSION", help="an id, a unique beginning of one, or a notebook's path")
     if name == "priority":
-        parser.add_argument("value", choices=PRIORITIES, metavar="PRIORITY", help=", ".join(PRIORITIES))
+        parser.add_argument(
+            "value", type=one_of("priority", PRIORITIES), metavar="PRIORITY", help=", ".join(PRIORITIES)
+        )
     if name == "pin":
         parser.add_argument("--off", action="store_true", help="undo it")
 

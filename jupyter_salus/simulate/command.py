@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from ..backend.core.config import Config
 from ..errors import PeerError
@@ -107,7 +107,7 @@ def _need(options: argparse.Namespace) -> None:
         ("--capacity-mib", options.capacity_mib),
     ):
         if value is None:
-            raise PeerError(f"cannot simulate without {name} (see --help)")
+            raise PeerError(f"cannot simulate without {name} (`jupyter salus simulate --help` lists what it needs)")
 
 
 def _number(
@@ -144,8 +144,14 @@ def _count(text: str) -> int:
     return value
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """In one line, as the other commands say it."""
+        self.exit(BAD_USAGE, f"{self.prog}: {message} (`{self.prog} --help` lists its options)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="jupyter salus simulate",
         description="Play a trace of jobs on virtual devices, with the scheduler that the backend runs.",
     )

@@ -38,6 +38,7 @@ WRONG = {
     "policy": ("lottery",),
     "journal": ("--last=0",),
     "doctor": ("--bogus",),
+    "simulate": ("--bogus", "--policy=lottery"),
 }
 
 
@@ -82,6 +83,32 @@ def test_an_error_is_an_object_where_json_was_asked_for(capsys, short_tmp):
 def test_a_socket_path_that_is_too_long_is_bad_usage(capsys):
     assert main(["status", "--socket", "/tmp/" + "x" * 200]) == 2
     assert "107" in capsys.readouterr().err
+
+
+def test_what_is_no_socket_is_told_and_nobody_is_sent_to_start_a_backend_there(capsys, tmp_path):
+    assert main(["status", "--socket", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "it is a directory, and no socket" in said
+    assert "jupyter salus backend" not in said
+
+
+def test_a_word_that_is_no_policy_or_priority_is_answered_with_those_that_are(capsys):
+    assert main(["policy", "lottery"]) == 2
+    assert "cannot take 'lottery' as a policy: there are fair, fifo" in capsys.readouterr().err
+    assert main(["priority", "high", "some.ipynb"]) == 2
+    assert "cannot take 'some.ipynb' as a priority: there are high, normal, low" in capsys.readouterr().err
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder_and_keeps_one_that_was_there(
+    capsys, tmp_path, short_tmp, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.ipynb").write_text("no notebook")
+    (tmp_path / "mine").mkdir()
+    assert main(["run", "bad.ipynb", "--socket", str(short_tmp / "none.sock")]) == 1
+    assert main(["run", "bad.ipynb", "--output-dir=mine", "--socket", str(short_tmp / "none.sock")]) == 1
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["bad.ipynb", "mine"]
+    assert capsys.readouterr().out == ""
 
 
 def test_help_imports_no_server_and_no_kernel_library():

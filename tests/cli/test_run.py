@@ -73,6 +73,7 @@ def test_where_no_notebook_is_there_nothing_is_left_behind(salus, tmp_path):
     assert done.returncode == 1
     assert "Nothing was written" in done.stdout
     assert "cannot finish missing.ipynb: No such file or directory" in done.stdout
+    assert (done.stdout + done.stderr).count("cannot finish missing.ipynb") == 1
     assert list(tmp_path.iterdir()) == []
 
 
