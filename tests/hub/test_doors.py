@@ -172,3 +172,28 @@ def test_the_journal_in_words_names_ones_own_notebooks_alone(shared: Shared) -> 
     with shared.client_of(GRACE) as grace, shared.client_of(ADA) as ada, shared.client(admin=True) as admin:
         texts = ["\n".join(one["text"] for one in who.ask("journal")["entries"]) for who in (grace, ada, admin)]
     assert ["secret.ipynb" in text for text in texts] == [False, True, True]
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "directory"])
+def test_what_a_container_puts_in_the_place_of_its_socket_is_not_touched(shared: Shared, kind: str, wait_until) -> None:
+    """Its directory should be mounted so that it can't; where it can, it gets no socket, and harms nobody."""
+    door, secret = Path(shared.door_of("anna")), shared.directory / "secret"
+    secret.touch(mode=0o600)
+    shared.kill()
+    door.unlink()
+    if kind == "link":
+        door.symlink_to(secret)
+    elif kind == "file":
+        door.write_text("anna's")
+    else:
+        door.mkdir()
+    shared.start()
+    wait_until(lambda: "Hub user anna has no socket: cannot listen at" in shared.log(), "the refusal in the log")
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert kind != "file" or door.read_text() == "anna's"
+    shared.at(shared.door_of("bert"), {"role": "client"}).hear("welcome")
+    with shared.client(admin=True) as admin:
+        with pytest.raises(SalusError, match="cannot listen at"):
+            admin.act("user", "anna", '{"socket": true}')
+        assert admin.act("forget", "anna") == {"known": True}
+    assert "Hub user anna is forgotten, and something of theirs stays" in shared.log()

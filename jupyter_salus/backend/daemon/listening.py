@@ -198,8 +198,9 @@ def _stands_for(path: str, descriptor: int) -> bool:
 def _bound(path: str, permissions: int, gid: int | None) -> socket.socket:
     _remove(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Made without any right for anybody, so that nobody can be in before its mode is set.
-    before = os.umask(0o777)
+    # Made with its rights from the first moment. A change of its mode by name would follow a link that somebody put there
+    # meanwhile: a container that may write in its directory, against our advice.
+    before = os.umask(0o777 & ~permissions)
     try:
         made.bind(path)
     except OSError as error:
@@ -209,11 +210,10 @@ def _bound(path: str, permissions: int, gid: int | None) -> socket.socket:
         os.umask(before)
     try:
         if gid is not None:
-            os.chown(path, -1, gid)
+            os.chown(path, -1, gid, follow_symlinks=False)
     except OSError as error:
         made.close()
         raise BadAddress(f"cannot give {path!r} to group {gid}: {error.strerror}", {"path": path}) from error
-    os.chmod(path, permissions)
     made.setblocking(False)
     return made
 
