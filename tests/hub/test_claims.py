@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from jupyter_salus.backend.daemon.claims import KEPT, KEPT_S, RENEWED_S, Claims
+from jupyter_salus.backend.daemon.records import MAX_RECORDS, Records
 from jupyter_salus.backend.daemon.users import Owner
 from jupyter_salus.errors import NotAllowed
+from jupyter_salus.protocol.messages import Announce
 from tests.hub.conftest import ADA, Shared
 
 ANNA, BERT = Owner("hub:anna", "anna"), Owner("hub:bert", "bert")
@@ -93,3 +95,19 @@ def test_who_claims_very_many_loses_the_oldest_and_nobody_else_any(tmp_path: Pat
     claims.claim("s0", ANNA)
     with pytest.raises(NotAllowed):
         claims.claim("hers", BERT)
+
+
+def test_one_user_fills_no_state_for_all(tmp_path: Path) -> None:
+    """Sessions whose connection is closed count while their process is there: else one process could make any number."""
+    records = Records()
+
+    def announced(number: int, owner: Owner) -> None:
+        record = records.announced(Announce(0, f"s{number}", "t" * 10, 1), owner, "host", 0.0)
+        records.entered(record)
+        record.leaving = True
+
+    for number in range(MAX_RECORDS):
+        announced(number, BERT)
+    with pytest.raises(NotAllowed, match=f"cannot open another session: bert has {MAX_RECORDS}, the limit"):
+        announced(MAX_RECORDS, BERT)
+    announced(MAX_RECORDS + 1, ANNA)

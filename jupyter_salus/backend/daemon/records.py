@@ -27,8 +27,9 @@ from .users import Owner
 if TYPE_CHECKING:
     from .guarded import Guarded
 
-#: Records of one user; beyond that announcements and hellos are refused.
-MAX_RECORDS = 20_000
+#: Records of one user, sessions that are over and whose process is there included; beyond that announcements and hellos
+#: are refused. All servers are told of each.
+MAX_RECORDS = 2_000
 
 
 @dataclass(slots=True, eq=False)
@@ -231,7 +232,8 @@ class Records:
         return known
 
     def _bounded(self, owner: Owner) -> None:
-        if len(self.by_session) >= MAX_RECORDS and sum(one.owner == owner for one in self) >= MAX_RECORDS:
+        many = len(self.by_session) + len(self.by_core) >= MAX_RECORDS
+        if many and sum(one.owner == owner for one in self) >= MAX_RECORDS:
             raise NotAllowed(f"cannot open another session: {owner.name} has {MAX_RECORDS}, the limit")
 
     def _described(self, record: Record, said: Hello) -> None:
