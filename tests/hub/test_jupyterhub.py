@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from jupyter_salus.errors import NotAllowed, SalusError
 from jupyter_salus.protocol.client import Client
+from tests.conftest import RUN_MARK
 from tests.daemon.speaking import Talker
 from tests.hub.accounts import Accounts, processes_of
 from tests.hub.conftest import as_user
 from tests.hub.running import BASE, PROXY, Hub, HubTalk, SystemBackend, UserServer, wait_for
+from tests.ui.conftest import FLAGS
+from tests.ui.conftest import _chromium as chromium_path
 
 #: Set where these tests must run, in CI: there none of these reasons is one.
 MUST_RUN = "JUPYTER_SALUS_TEST_HUB"
@@ -333,6 +337,38 @@ def test_the_admins_page_asks_for_scopes_and_xsrf_and_escapes_what_users_wrote(s
     assert "<i>none" not in wrong.text
     figures = admin.get(f"{page}metrics").text
     assert f'salus_user_sessions{{host="here",user="{site.name("ada")}"}} 1.0' in figures
+
+
+def test_the_admins_page_lives_by_its_own_script_and_its_buttons_work(
+    site: Site, notebook: str, isolated_run: Path
+) -> None:
+    signed_in, url = site.hub.browser(site.name("ada")), site.hub.url("services/salus/")
+    assert signed_in.get(url).status_code == 200
+    cookies = [
+        {"name": one.name, "value": str(one.value), "domain": "127.0.0.1", "path": one.path}
+        for one in signed_in.cookies
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != RUN_MARK}
+    complaints: list[str] = []
+    with sync_playwright() as playwright, Client(site.backend.admin_socket) as admin:
+        chromium = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS, env=environment)  # type: ignore[arg-type]
+        page = chromium.new_page()
+        page.set_default_timeout(60_000)
+        page.context.add_cookies(cookies)  # type: ignore[arg-type]
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        admin.act("pinned", notebook, "false")
+        page.goto(url)
+        row = page.get_by_role("row").filter(has_text="<b>secret.ipynb")
+        row.get_by_role("button", name="Pin <b>secret.ipynb", exact=True).wait_for()
+        admin.act("pinned", notebook, "true")
+        unpin = row.get_by_role("button", name="Unpin <b>secret.ipynb", exact=True)
+        unpin.wait_for()  # without loading the page again
+        unpin.click()
+        page.get_by_text("done: pinned false").wait_for()
+        assert site.backend.sessions()[notebook]["pinned"] is False
+        chromium.close()
+    assert complaints == []
 
 
 def test_a_device_is_drained_and_taken_back(site: Site, notebook: str) -> None:
