@@ -10,6 +10,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# What of the package's extras `make venv` installs, and packages beside them.
+EXTRAS ?= test,examples
+PACKAGES ?=
+# Tests run on two processes; in this one where single files or folders are named.
+WORKERS ?= $(if $(filter tests/%,$(ARGS)),0,2)
 LABEXT := jupyter_salus/labextension
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -25,7 +30,8 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "cannot make $(VENV): Python 3.11 or later is needed (Debian: apt-get install python3.11 python3.11-venv)"; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cannot make $(VENV): $(PYTHON) is older than Python 3.11"; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { echo "cannot make $(VENV): $(PYTHON) has no ensurepip (Debian: apt-get install python3-venv)"; exit 1; }
-	"$(PYTHON)" -m venv $(VENV)
+	@echo "Making $(VENV) with $(PYTHON)"
+	@"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/.node-seen:
 	@mkdir -p $(VENV)
@@ -35,17 +41,20 @@ $(VENV)/.node-seen:
 
 # pip leaves alone what already fits, so a .venv made by hand is taken over as it is.
 $(VENV)/.installed: pyproject.toml hatch_build.py | $(BIN)/python $(VENV)/.node-seen
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,examples]'
+	@echo "Installing the package with its extras $(EXTRAS): minutes and some 3 GB the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PACKAGES) -e '.[$(EXTRAS)]'
 	@touch $@
 
 LABEXT_SOURCES := $(shell find $(LABEXT)/src $(LABEXT)/style $(LABEXT)/schema -type f 2>/dev/null)
 
 $(LABEXT)/node_modules/.installed: $(LABEXT)/package.json | $(VENV)/.installed
-	cd $(LABEXT) && jlpm install
+	@echo "Fetching what builds the JupyterLab extension"
+	@cd $(LABEXT) && jlpm install > ../../$(VENV)/jlpm.log 2>&1 || { cat ../../$(VENV)/jlpm.log; exit 1; }
 	@touch $@
 
 $(LABEXT)/dist/static/style.js: $(LABEXT_SOURCES) $(LABEXT)/package.json | $(LABEXT)/node_modules/.installed
-	cd $(LABEXT) && jlpm build:prod
+	@echo "Building the JupyterLab extension"
+	@cd $(LABEXT) && jlpm build:prod > ../../$(VENV)/jlpm.log 2>&1 || { cat ../../$(VENV)/jlpm.log; exit 1; }
 	@touch $@
 
 # An editable install copies the extension's files; the link makes JupyterLab show those that were built last.
@@ -55,10 +64,14 @@ $(VENV)/.labextension: $(LABEXT)/dist/static/style.js | $(VENV)/.installed
 	@ln -s ../../../../$(LABEXT)/dist $(VENV)/share/jupyter/labextensions/jupyter-salus
 	@touch $@
 
-NATIVE_SOURCES := $(wildcard jupyter_salus/native/*.c jupyter_salus/native/*.h jupyter_salus/native/*/*.c jupyter_salus/native/*/*.h)
+NATIVE := jupyter_salus/native
+GUARD := $(NATIVE)/libsalus_guard.so
 
-$(VENV)/.native: $(NATIVE_SOURCES) | $(VENV)/.installed
-	@if [ -f jupyter_salus/native/build.py ] && { command -v cc || command -v gcc; } >/dev/null; then $(BIN)/python jupyter_salus/native/build.py; fi
+# pip has built it already where it was the first to come.
+$(VENV)/.native: $(shell find $(NATIVE) -name '*.[ch]' -o -name '*.def') $(NATIVE)/build.py | $(VENV)/.installed
+	@if [ ! -f $(GUARD) ] || [ -n "$$(find $^ -newer $(GUARD))" ]; then \
+	  if command -v cc >/dev/null || command -v gcc >/dev/null; then echo "Building the guard"; $(BIN)/python $(NATIVE)/build.py >/dev/null; fi; \
+	fi
 	@touch $@
 
 labextension: $(VENV)/.labextension
@@ -82,7 +95,8 @@ HUB_PROXY := $(VENV)/hub-proxy/node_modules/.bin/configurable-http-proxy
 
 $(HUB_PROXY): | $(BIN)/python
 	@command -v npm >/dev/null || { echo "cannot start a hub: its proxy needs npm (Node.js 20 or later)"; exit 1; }
-	npm install --prefix $(VENV)/hub-proxy --no-audit --no-fund --loglevel=error 'configurable-http-proxy@^5'
+	@echo "Fetching JupyterHub's proxy"
+	@npm install --prefix $(VENV)/hub-proxy --no-audit --no-fund --loglevel=error 'configurable-http-proxy@^5'
 
 hub: venv $(HUB_PROXY)
 	SALUS_HUB_PROXY=$(CURDIR)/$(HUB_PROXY) $(BIN)/python -m jupyterhub -f examples/hub/jupyterhub_config.py $(ARGS)
@@ -90,7 +104,7 @@ hub: venv $(HUB_PROXY)
 # ---- checks --------------------------------------------------------------------------------------------------------------
 
 test: venv
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 # What needs a GPU with its driver; elsewhere these tests are skipped with the reason.
 test-gpu: venv
@@ -104,14 +118,19 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@echo "Installing what builds the documentation"
+	@$(if $(findstring docs,$(EXTRAS)),,$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]')
 	@touch $@
 
 docs: venv $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-check: lint types docs test
+# Types and documentation are looked at while the tests wait for their processes; what is said of them comes last.
+check: lint venv $(VENV)/.docs
+	@nice $(MAKE) --no-print-directory types docs > $(VENV)/beside.log 2>&1 & beside=$$!; \
+	$(MAKE) --no-print-directory test; tests=$$?; \
+	wait $$beside; others=$$?; cat $(VENV)/beside.log; exit $$((tests || others))
 
 wheel: venv
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
