@@ -194,6 +194,15 @@ def test_the_daemonset_shares_the_hosts_processes_and_starts_a_backend_with_opti
     BackendApp.clear_instance()
 
 
+async def test_the_manifests_have_no_field_that_kubernetes_does_not_know() -> None:
+    """Each is made an object of the cluster's own model, and is the same when it is written again: nothing fell out."""
+    client = pytest.importorskip("kubernetes_asyncio.client", reason="kubespawner isn't installed")
+    for manifest in yaml.safe_load_all((EXAMPLES / "daemonset.yaml").read_text("utf-8")):
+        async with client.ApiClient() as cluster:
+            made = cluster._ApiClient__deserialize(manifest, getattr(client, f"V1{manifest['kind']}"))
+            assert cluster.sanitize_for_serialization(made) == manifest
+
+
 def test_the_limits_files_of_the_pages_can_be_read(short_tmp: Path) -> None:
     assert read(EXAMPLES / "limits.toml").of("ada", ["course"]).weight == 2
     limits, _ = yaml.safe_load_all((EXAMPLES / "daemonset.yaml").read_text("utf-8"))
