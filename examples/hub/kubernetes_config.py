@@ -10,6 +10,8 @@ from jupyter_salus.hub import NodeMount
 c = get_config()  # noqa: F821
 c.JupyterHub.spawner_class = "kubespawner.KubeSpawner"
 c.KubeSpawner.image = "our/notebook-with-jupyter-salus:1"
+# KubeSpawner passes arguments on to a command that it knows, and not to an image's own.
+c.KubeSpawner.cmd = ["jupyterhub-singleuser"]
 c.KubeSpawner.args = ["--ServerApp.kernel_manager_class=jupyter_salus.Manager"]
 c.KubeSpawner.node_selector = {"salus.jupyter.org/backend": "true"}
 c.KubeSpawner.environment = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}

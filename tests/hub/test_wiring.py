@@ -155,19 +155,53 @@ def test_the_kubernetes_hook_mounts_the_users_own_directory_alone() -> None:
 
 
 async def test_the_docker_hook_has_a_socket_made_and_mounts_its_directory(shared: Shared) -> None:
-    spawner = SimpleNamespace(
-        user=SimpleNamespace(name="ada", groups=[SimpleNamespace(name="course")]),
-        volumes={"home": "/home"},
-        environment={},
-        log=logging.getLogger("spawner"),
-    )
+    spawner = spawner_of("docker", loaded("docker"))
+    spawner.volumes = {"home": "/home"}
     await SpawnHook(socket=shared.path, containers=True, limits_of=lambda user: {"weight": 3})(spawner)
     directory = directory_of(shared.path, "ada")
-    assert spawner.volumes == {"home": "/home", directory: {"bind": "/run/jupyter-salus", "mode": "ro"}}
+    # What Docker is given.
+    assert spawner.volume_binds == {
+        "home": {"bind": "/home", "mode": "rw"},
+        directory: {"bind": "/run/jupyter-salus", "mode": "ro"},
+    }
+    assert spawner.get_env()["JUPYTER_SALUS_SOCKET"] == "/run/jupyter-salus/backend.sock"
     shared.contained(f"{directory}/backend.sock", 23456, session="d1").hear("welcome")
     with shared.client(admin=True) as admin:
         row = next(row for row in admin.ask("users")["users"] if row["name"] == "ada")
     assert (row["groups"], row["limits"]["weight"], row["limits"]["max_priority"]) == (["course"], 3, "normal")
+
+
+async def test_the_pod_that_kubernetes_is_given_has_the_users_directory_and_our_manager(
+    monkeypatch, short_tmp: Path
+) -> None:
+    (short_tmp / "kube").write_text(NO_CLUSTER)
+    monkeypatch.setenv("KUBECONFIG", str(short_tmp / "kube"))
+    pytest.importorskip("kubespawner", reason="kubespawner isn't installed")
+    spawner = spawner_of("kubernetes", loaded("kubernetes"))
+    spawner.pre_spawn_hook(spawner)
+    client = pytest.importorskip("kubernetes_asyncio.client")
+    async with client.ApiClient() as cluster:
+        pod = cluster.sanitize_for_serialization(await spawner.get_pod_manifest())["spec"]
+    (container,) = pod["containers"]
+    directory = {"path": "/run/jupyter-salus/users/ada", "type": "DirectoryOrCreate"}
+    assert pod["volumes"] == [{"name": "jupyter-salus", "hostPath": directory}]
+    assert container["volumeMounts"] == [{"name": "jupyter-salus", "mountPath": "/run/jupyter-salus", "readOnly": True}]
+    assert container["args"] == ["jupyterhub-singleuser", "--ServerApp.kernel_manager_class=jupyter_salus.Manager"]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    assert told["JUPYTER_SALUS_SOCKET"] == "/run/jupyter-salus/backend.sock"
+    assert (pod["runtimeClassName"], told["NVIDIA_VISIBLE_DEVICES"]) == ("nvidia", "all")
+
+
+async def test_the_job_that_slurm_is_given_shares_its_node_and_has_our_manager() -> None:
+    pytest.importorskip("batchspawner", reason="batchspawner isn't installed")
+    spawner = spawner_of("batch", loaded("batch"))
+    spawner.user.name = "root"  # whose home it looks for
+    command = " ".join([*spawner.cmd, *spawner.get_args()])
+    script = await spawner._get_batch_script(**spawner.get_req_subvars(), cmd=command)
+    assert "#SBATCH --partition=gpu-shared\n" in script
+    assert "#SBATCH --oversubscribe\n" in script
+    assert "JUPYTER_SALUS_SOCKET" in next(line for line in script.splitlines() if "--export=" in line)
+    assert "jupyterhub-singleuser --ServerApp.kernel_manager_class=jupyter_salus.Manager" in script
 
 
 async def test_a_backend_that_is_not_there_keeps_no_server_from_starting(short_tmp: Path, caplog) -> None:
