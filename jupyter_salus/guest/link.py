@@ -18,6 +18,7 @@ from typing import Any, Callable, List, Optional
 from ..errors import SalusError
 from ..protocol.codec import Message, from_wire, to_wire
 from ..protocol.framing import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, FrameReader, encode
+from ..protocol.promptness import be_prompt
 from ..protocol.turns import Failed, Hello, Welcome
 
 _log = logging.getLogger("jupyter_salus")
@@ -122,6 +123,7 @@ class Link:
     # ---- the link's thread -------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        be_prompt()
         pause = FIRST_PAUSE_S
         while not self._ended:
             welcomed = False

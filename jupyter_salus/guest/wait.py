@@ -12,6 +12,8 @@ import threading
 import time
 from typing import Callable, Optional
 
+from ..protocol.promptness import be_as_before, be_prompt
+
 #: The longest a wait goes without looking around, in seconds.
 SLICE_S = 0.2
 
@@ -51,8 +53,12 @@ class Wait:
 
     def stand(self, look: Callable[[float], None]) -> Outcome:
         """Wait until the end; `look` is called about every slice with the seconds waited so far."""
-        while self.outcome is None:
-            self._gate.acquire(timeout=SLICE_S)
-            if self.outcome is None:
-                look(time.monotonic() - self.began)
+        before = be_prompt()
+        try:
+            while self.outcome is None:
+                self._gate.acquire(timeout=SLICE_S)
+                if self.outcome is None:
+                    look(time.monotonic() - self.began)
+        finally:
+            be_as_before(before)
         return self.outcome

@@ -20,6 +20,7 @@ from ...errors import AddressInUse, BadAddress, BadValue, SalusError
 from ...protocol.address import SYSTEM_DIRECTORY, Address, find
 from ...protocol.directory import state_directory
 from ...protocol.launch import READY, TAKEN
+from ...protocol.promptness import be_prompt
 from ...protocol.version import VERSION
 from ..devices.choice import KINDS, Choice, choose
 from ..devices.size import parse_bytes
@@ -155,6 +156,7 @@ class BackendApp(JupyterApp):
         )
         raise_descriptor_limit()
         sys.setswitchinterval(SWITCH_S)
+        be_prompt()
         self.status = asyncio.run(self._run(choice))
 
     async def _run(self, choice: Choice) -> int:
