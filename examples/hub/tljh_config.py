@@ -7,7 +7,15 @@ users whose accounts begin with `jupyter-`; those are the names in the limits fi
 
 from jupyter_salus.hub import SpawnHook
 
+
+def account_of(name: str) -> str:
+    """As TLJH calls the account of a hub user; it shortens long names."""
+    from tljh.normalize import generate_system_username
+
+    return generate_system_username(f"jupyter-{name}")
+
+
 c = get_config()  # noqa: F821
 c.SystemdSpawner.isolate_devices = False
 c.Spawner.args = ["--ServerApp.kernel_manager_class=jupyter_salus.Manager"]
-c.Spawner.pre_spawn_hook = SpawnHook(account_of=lambda name: f"jupyter-{name}")
+c.Spawner.pre_spawn_hook = SpawnHook(account_of=account_of)
