@@ -197,6 +197,19 @@ def test_a_wait_for_processes_outside_can_be_ended(world: World):
     assert world.row("a").ephemeral_bytes >= 300 * MIB
 
 
+def test_what_was_granted_and_could_not_be_had_is_nobodys_while_it_waits(world: World):
+    a = _learned(world, "a")
+    _outside(world, 500)
+    assert _ask(world, a, 400)
+    assert not _ask(world, a, 300)
+    # The driver had no room for the first of them either.
+    world.tell(events.MemoryMeasured("a", None, 0))
+    assert world.device_row().free_bytes == 500 * MIB
+    world.tell(events.GrowthWithdrawn("a", a.request))
+    world.scheduler.check_invariants()
+    _outside(world, 0)
+
+
 def test_use_from_outside_that_comes_while_one_waits_for_room_lets_it_wait_on(world: World):
     a, b = _learned(world, "a", evictable=False), _learned(world, "b", evictable=False)
     for guest in (a, b):

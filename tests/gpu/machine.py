@@ -63,7 +63,7 @@ class Cell:
     def done(self) -> bool:
         return self._future.done()
 
-    def wait(self, patience_s: float = 15) -> dict[str, Any]:
+    def wait(self, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         """The content of the reply, whatever became of the cell; what it printed is `stdout`."""
         return self._future.result(patience_s)
 

@@ -61,6 +61,8 @@ def withdraw(state: State, session: Session, request: int, now: float) -> bool:
     for part in session.parts:
         if part.growth is not None and part.growth.request == request:
             part.growth = None
+            # What it gave up before it had it isn't what it needs: or it would wait for room for that from now on.
+            part.unlearn_ephemeral(part.mapped_bytes)
             if part.turn is Turn.BLOCKED:
                 _go_on(state, part, now)
             else:

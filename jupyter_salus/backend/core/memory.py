@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .find import shed
-from .transitions import Residency
+from .transitions import Residency, Turn
 
 if TYPE_CHECKING:
     from .session import Session
@@ -31,6 +31,8 @@ def measured(state: State, session: Session, persistent: int | None, ephemeral: 
     if ephemeral is not None:
         grew = grew or ephemeral > session.ephemeral_bytes
         session.learn_ephemeral(ephemeral, now, state.config.memory_window_s)
+        if session.turn is Turn.WAITING and session.residency is Residency.RESIDENT:
+            _unmapped(session, ephemeral)
     _fit_lane(session)
     if persistent is not None and session.residency in (Residency.RESIDENT, Residency.ABSENT):
         state.observe(session, persistent - session.held_bytes)
@@ -43,6 +45,17 @@ def measured(state: State, session: Session, persistent: int | None, ephemeral: 
             session.overgrown = True
             device.overgrown.append(session)
     state.file(session, now)
+
+
+def _unmapped(session: Session, ephemeral: int) -> None:
+    """A session that was stopped while it waited for room holds less than it was granted: the rest it asks for again."""
+    less = session.stopped_bytes - ephemeral
+    if less <= 0:
+        return
+    session.stopped_bytes = session.mapped_bytes = ephemeral
+    session.device.ledger.observe_stopped(-less)
+    if session.growth is not None:
+        session.growth.extra_bytes += less
 
 
 def _fit_lane(session: Session) -> None:

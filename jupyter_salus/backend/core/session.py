@@ -256,3 +256,9 @@ class Session:
         self.window_peak = max(self.window_peak, amount)
         self.ephemeral_bytes = max(self.window_peak, self.window_before)
         self.peak_ephemeral_bytes = max(self.peak_ephemeral_bytes, amount)
+
+    def unlearn_ephemeral(self, amount: int) -> None:
+        """It needs no more than `amount`, as far as is known: whatever it asks for beyond that is learned anew."""
+        self.window_peak = min(self.window_peak, amount)
+        self.window_before = min(self.window_before, amount)
+        self.ephemeral_bytes = max(self.window_peak, self.window_before)

@@ -173,6 +173,7 @@ class Backend:
             log,
         )
         self.guests.gates, self.guests.outlived, self.guests.unguarded = gates, guards.outlived, guards.closed
+        guards.taken_over = self.sampling.taken_over
         return guards
 
     def _free_bytes(self, device: str) -> int:

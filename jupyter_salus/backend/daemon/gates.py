@@ -168,6 +168,7 @@ class Gates:
         """The last open cell ended."""
         if session.passes_until is not None:
             session.passes_until = self._clock.now()  # what was interrupted is over
+            self.unwanted(session)
         if session.record.epoch is not None:
             self.close(session, stopped=False)
 
@@ -219,7 +220,7 @@ class Gates:
             self.suspend(session, lambda why: None)
 
     def unwanted(self, session: Guarded) -> None:
-        """A wait for room ended: if it was all that the session waits with, it wants no turn any more."""
+        """A wait for room or at the gate ended: if it was all that the session waits with, it wants no turn any more."""
         if (
             session.waiting
             and session.record.epoch is None
@@ -363,6 +364,10 @@ class Gates:
             if closing.suspended:
                 # The core took the turn itself; it has the session wait, and a request for room with it.
                 session.waiting = True
+                if session.record.core_id is not None and session.move is None and not session.record.leaving:
+                    # What it was granted and couldn't have isn't there.
+                    holds = max(session.device_bytes - session.told_bytes, 0)
+                    self._said(core.MemoryMeasured(session.record.core_id, None, holds))
             else:
                 self._release(session, epoch, closing.stopped)
         if then is not None:
@@ -419,10 +424,12 @@ class Gates:
             for guard in session.connected():
                 if guard.wants:
                     self._pass(session, guard)
+            asyncio.get_running_loop().call_later(PASS_S, self.unwanted, session)
 
     def _pass(self, session: Guarded, guard: Guard) -> None:
         if guard.connection is not None and not guard.evicted_bytes:
             granted = self._rooms.once(session, guard)
+            guard.wants = False  # the next call touches anew
             guard.connection.say(OpenGate(max(session.last_epoch, 1), calls=1, granted_bytes=granted))
 
     def _said(self, event: Event) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import SalusError
 from ..core.events import DeviceMeasured, Event
@@ -87,6 +87,14 @@ class Sampling:
             return False
         self._tell_totals(id, figures, whatever=True)
         return True
+
+    def taken_over(self, id: str, amount: int) -> None:
+        """So many bytes of a device that were counted as foreign turn out to be a session's: a backend that came back
+        would count them twice until it looks again, and move somebody for it. The next look comes soon."""
+        told = self.told.get(id)
+        if told is not None:
+            self._tell_totals(id, replace(told, foreign_bytes=max(told.foreign_bytes - amount, 0)), whatever=True)
+            self._totals_due = 0.0
 
     async def run(self) -> None:
         """Look, tell, rest, for ever."""
