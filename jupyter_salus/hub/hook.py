@@ -52,19 +52,22 @@ class SpawnHook:
     async def __call__(self, spawner: Any) -> None:
         """Called by the hub before each spawn."""
         user = spawner.user
+        account = self.account_of(user.name) if self.account_of else user.name
         said: dict[str, Any] = {"groups": sorted(group.name for group in user.groups)}
         if self.limits_of is not None:
             said["limits"] = dict(self.limits_of(user))
         if self.containers or self.by_path:
             said["socket"] = True
         if not self.containers:
-            own = os.path.join(directory_of(self.socket, user.name), SOCKET_NAME)
+            own = os.path.join(directory_of(self.socket, account), SOCKET_NAME)
             spawner.environment = {
                 **spawner.environment,
                 "JUPYTER_SALUS_SOCKET": own if self.by_path else self.socket,
             }
+        if account != user.name:
+            said["hub_user"] = user.name
         try:
-            told = await self._tell(self.account_of(user.name) if self.account_of else user.name, said)
+            told = await self._tell(account, said)
         except SalusError as error:
             spawner.log.warning("Salus: %s; the kernels of %s start as plain ones until it is there", error, user.name)
             return

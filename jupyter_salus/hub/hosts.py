@@ -99,7 +99,7 @@ class Hosts:
         """Have each backend forget those users whom it knows from the hub and who aren't among `users` any more."""
         for told in await self.told():
             for row in told.users:
-                if row["known"] and row["name"] not in users:
+                if row["known"] and row["hub_user"] not in users:
                     await self[told.name].act("forget", row["name"], None)
 
     async def close(self) -> None:

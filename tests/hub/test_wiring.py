@@ -21,6 +21,7 @@ from traitlets.utils.importstring import import_item
 from jupyter_salus.backend.daemon.app import BackendApp
 from jupyter_salus.backend.daemon.limits import read
 from jupyter_salus.hub import NodeMount, SpawnHook
+from jupyter_salus.hub.hosts import Hosts
 from jupyter_salus.protocol.doors import directory_of
 from tests.hub.conftest import Shared
 
@@ -202,6 +203,23 @@ async def test_the_job_that_slurm_is_given_shares_its_node_and_has_our_manager()
     assert "#SBATCH --oversubscribe\n" in script
     assert "JUPYTER_SALUS_SOCKET" in next(line for line in script.splitlines() if "--export=" in line)
     assert "jupyterhub-singleuser --ServerApp.kernel_manager_class=jupyter_salus.Manager" in script
+
+
+async def test_users_whose_accounts_are_called_otherwise_are_known_until_the_hub_removes_them(shared: Shared) -> None:
+    user = SimpleNamespace(name="ada", groups=[SimpleNamespace(name="course")])
+    spawner = SimpleNamespace(user=user, environment={}, log=logging.getLogger("spawner"))
+    await SpawnHook(socket=shared.path, account_of=lambda name: f"jupyter-{name}")(spawner)
+    hosts = Hosts({"here": shared.admin_path})
+
+    async def known() -> list[tuple[str, str]]:
+        (told,) = await hosts.told()
+        return [(row["name"], row["groups"][0]) for row in told.users if row["known"]]
+
+    await hosts.forget({"ada"})
+    assert await known() == [("jupyter-ada", "course")]
+    await hosts.forget({"grace"})
+    assert await known() == []
+    await hosts.close()
 
 
 async def test_a_backend_that_is_not_there_keeps_no_server_from_starting(short_tmp: Path, caplog) -> None:

@@ -23,11 +23,13 @@ GROUPS = 500
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`socket`: a socket of their own is there, for containers."""
+    """`socket`: a socket of their own is there, for containers. `hub_user`: what the hub calls them, where their account has
+    another name."""
 
     groups: tuple[str, ...] = ()
     limits: Entry = field(default_factory=dict)
     socket: bool = False
+    hub_user: str | None = None
 
 
 class Members:
@@ -50,8 +52,8 @@ class Members:
         return list(self._members)
 
     def tell(self, name: str, value: str | None) -> Member:
-        """Somebody says of a user, as a JSON object, their `groups`, `limits` and whether they need a `socket`; what it
-        leaves out stays as it is. Raises `BadValue`."""
+        """Somebody says of a user, as a JSON object, their `groups`, `limits`, whether they need a `socket`, and what a hub
+        calls them (`hub_user`); what it leaves out stays as it is. Raises `BadValue`."""
         if not 0 < len(name) <= 255:
             raise BadValue(f"cannot know a user whose name has {len(name)} characters: 1 to 255 are needed")
         if name not in self._members and len(self._members) >= KEPT:
@@ -86,8 +88,10 @@ _NOBODY = Member()
 
 
 def _member(said: Any, before: Member, where: str) -> Member:
-    if not isinstance(said, dict) or said.keys() - {"groups", "limits", "socket"}:
-        raise BadValue(f"cannot use what is said of {where}: an object of groups, limits and socket is needed")
+    if not isinstance(said, dict) or said.keys() - {"groups", "limits", "socket", "hub_user"}:
+        raise BadValue(
+            f"cannot use what is said of {where}: an object of groups, limits, socket and hub_user is needed"
+        )
     groups = said.get("groups", list(before.groups))
     if not isinstance(groups, list) or len(groups) > GROUPS or not all(isinstance(one, str) for one in groups):
         raise BadValue(f"cannot use the groups of {where}: a list of at most {GROUPS} names is needed")
@@ -96,7 +100,12 @@ def _member(said: Any, before: Member, where: str) -> Member:
         raise BadValue(f"cannot set socket of {where} to {socket!r}: true or false is needed")
     # Limits that were told are whole numbers of bytes already; checking them again changes nothing.
     limits = entry(said["limits"], f"the limits of {where}") if "limits" in said else before.limits
-    return Member(tuple(groups), limits, socket)
+    hub_user = said.get("hub_user", before.hub_user)
+    if hub_user is not None and not (isinstance(hub_user, str) and 0 < len(hub_user) <= 255):
+        raise BadValue(
+            f"cannot set hub_user of {where} to {str(hub_user)[:80]!r}: a name of 1 to 255 characters is needed"
+        )
+    return Member(tuple(groups), limits, socket, hub_user)
 
 
 def _read(path: Path, log: logging.Logger) -> dict[str, Member]:

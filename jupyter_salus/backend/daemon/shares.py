@@ -167,6 +167,7 @@ class Shares:
             "groups": list(self.groups(name)),
             "limits": self.of(name).told(),
             "socket": self.members[name].socket,
+            "hub_user": self.members[name].hub_user or name,
             "known": name in self.members,
             "sessions": len({one.session for one in self._of(name)}),
             "unmanaged": sum(one.unmanaged_reason is not None for one in mine),
