@@ -181,9 +181,11 @@ def _surroundings(socket: str | None) -> Iterator[Finding]:
     except SalusError:
         return  # told with the address already
     package = Path(__file__).parent.parent
-    loaded = [*sorted((package / "native").glob("*guard*.so")), package / "guest" / "__init__.py"]
+    guest = package / "guest" / "__init__.py"
+    loaded = [*sorted((package / "native").glob("*guard*.so")), guest]
     for about, level, text in surroundings(address, loaded):
-        yield Finding(about, level, text)
+        # A file of that name says nothing to a person.
+        yield Finding("loading the guest" if about == f"loading {guest.name}" else about, level, text)
 
 
 def _manager_class() -> Finding:
