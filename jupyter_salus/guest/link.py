@@ -48,7 +48,12 @@ class Link:
     ) -> None:
         self.up = False
         self.address = address
+        #: Why there is no connection, where that is known.
         self.refusal: Optional[str] = None
+        #: The backend was given up for its silence, and none has welcomed this guest since.
+        self.silent = False
+        #: When something came from the backend last, monotonic.
+        self.heard = 0.0
         self._hello = hello
         self._on_welcome = on_welcome
         self._on_message = on_message
@@ -108,6 +113,11 @@ class Link:
                 pass  # closed by the link's own end
         self._wake_read = self._wake_write = -1
 
+    def give_up(self, why: str) -> None:
+        """In the link's thread: hang up on a backend that says nothing, and connect anew."""
+        self.silent, self.refusal = True, why
+        self.up = False
+
     def stop(self) -> None:
         """End the connection and the thread, from any thread."""
         self._ended = True
@@ -127,7 +137,8 @@ class Link:
         pause = FIRST_PAUSE_S
         while not self._ended:
             welcomed = False
-            self.refusal = None
+            if not self.silent:
+                self.refusal = None
             try:
                 welcomed = self._serve()
             except Exception:
@@ -138,7 +149,7 @@ class Link:
             if self._is_ended():
                 return
             self._rest(pause)
-            pause = min(2 * pause, LAST_REFUSED_PAUSE_S if self.refusal else LAST_PAUSE_S)
+            pause = min(2 * pause, LAST_REFUSED_PAUSE_S if self.refusal and not self.silent else LAST_PAUSE_S)
 
     def _is_ended(self) -> bool:
         return self._ended
@@ -171,6 +182,7 @@ class Link:
         sock.setblocking(False)
         with self._sending:
             self._unsent.clear()
+            self.silent, self.refusal, self.heard = False, None, time.monotonic()
             self.up = True
         self._on_welcome(answer)
         for wire in first[1:]:
@@ -196,6 +208,7 @@ class Link:
                     continue
                 if not data:
                     return
+                self.heard = time.monotonic()
                 for wire in reader.feed(data):
                     self._take(wire)
 

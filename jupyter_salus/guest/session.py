@@ -34,6 +34,7 @@ from .line import Line
 from .link import Link
 from .meter import Meter
 from .progress import Tally
+from .pulse import Pulse
 from .remaining import Remaining
 from .resident import Resident
 from .rhythm import Rhythm
@@ -86,6 +87,7 @@ class Session:
         )
         self.turn = Turn(self.link.send, self.tally)
         self.gate = AtGate(self.cells, self.line)
+        self.pulse = Pulse(self.link, os.environ)
         self.watch = Watch(self)
         self._key: Optional[str] = None
         self._was_holding = False
@@ -190,7 +192,8 @@ class Session:
         if wait.asked_to_end is not None and time.monotonic() - wait.asked_to_end > SIGNAL_S:
             wait.end(Outcome.INTERRUPTED)
         elif cell is not None and wait.outcome is None:
-            self.line.show(cell, waited_s, self.turn.explanation)
+            why = self.pulse.why(time.monotonic(), wait.ticket or 0)
+            self.line.show(cell, waited_s, why or self.turn.explanation)
 
     def _interrupted(self, interrupts: Interrupts, wait: Wait, cell: Optional[Cell], raises: bool) -> None:
         """The wait was interrupted: raise where a plain kernel would, else let the thread go on without a turn."""
@@ -312,7 +315,8 @@ class Session:
 
     def _on_down(self) -> None:
         self._was_holding = self._was_holding or self.turn.epoch is not None
-        self._was_waiting = self._was_waiting or self.turn.wanted
+        # Whom a silent backend kept waiting goes on, and waits for none that comes back.
+        self._was_waiting = (self._was_waiting or self.turn.wanted) and not self.link.silent
         self.turn.on_down()
         self.gate.opened()
         self.watch.on_down()

@@ -66,12 +66,16 @@ class Watch:
         if turn.revoked:
             return self._revoked(now)
         self._sleep.forget()
+        if turn.wanted:
+            session.pulse.look(now)
         if turn.settled:
             return self._held(now)
         if session.guarded:
             # Touches are the guard's to see, and it stops what has no turn.
             self.loops.disarm()
-            return session.gate.look(now) if session.gate.waits else None
+            if session.gate.waits:
+                return session.gate.look(now)
+            return LONGEST_LOOK_S if turn.wanted else None
         if turn.wanted:
             # Other threads of the session stop at their next boundary as well.
             self.loops.arm()

@@ -18,6 +18,8 @@ from jupyter_salus.protocol.messages import (
     Failed,
     Hello,
     Interrupt,
+    Ping,
+    Pong,
     Progress,
     TurnGranted,
     TurnReleased,
@@ -40,6 +42,8 @@ class ScriptedBackend:
         self.memory_mode = memory_mode
         self.generous = generous
         self.refuse: str | None = None
+        #: Answers nothing, as if the process had been stopped.
+        self.mute = False
         self.said: list[Message] = []
         self.epochs = itertools.count(100)
         self.epoch: int | None = None
@@ -106,7 +110,11 @@ class ScriptedBackend:
     def _take(self, connection: socket.socket, message: Message) -> None:
         with self._heard:
             self.said.append(message)
-            if isinstance(message, Hello):
+            if self.mute:
+                pass
+            elif isinstance(message, Ping):
+                connection.sendall(encode(to_wire(Pong())))
+            elif isinstance(message, Hello):
                 answer: Message = Welcome(
                     protocol=1, version="0", pid=os.getpid(), key="k", memory_mode=self.memory_mode
                 )
@@ -192,9 +200,9 @@ class ScriptedBackend:
         )
 
     def kinds(self) -> list[str]:
-        """The kinds of what was said, progress left out: it comes at its own pace."""
+        """The kinds of what was said, progress and pings left out: they come at their own pace."""
         with self._heard:
-            return [one.kind for one in self.said if not isinstance(one, Progress)]
+            return [one.kind for one in self.said if not isinstance(one, (Progress, Ping))]
 
     def forget(self) -> None:
         """Begin a new record."""

@@ -75,12 +75,14 @@ def real(short_tmp: Path, wait_until: Callable[..., None]) -> Iterator[Backend]:
     made.kill()
 
 
-def start_two(real: Backend, start_kernel: Callable[..., Kernel], wait_until: Callable[..., None]) -> list[Kernel]:
+def start_two(
+    real: Backend, start_kernel: Callable[..., Kernel], wait_until: Callable[..., None], **environ: str
+) -> list[Kernel]:
     """Two announced kernels whose guests are connected."""
     with Client(str(real.socket), role="server") as server:
         for name in ("s1", "s2"):
             server.request(Announce, session=name, token=f"token-of-{name}", incarnation=1, kernel_id=name)
-        kernels = [start_kernel(real.socket, session=name) for name in ("s1", "s2")]
+        kernels = [start_kernel(real.socket, session=name, **environ) for name in ("s1", "s2")]
         wait_until(lambda: set(real.sessions()) >= {"s1", "s2"}, "both sessions")
     return kernels
 
@@ -110,5 +112,30 @@ def test_a_backend_killed_in_a_turn_disturbs_no_cell_and_the_next_one_knows_the_
     real.start(wait_until)
     wait_until(lambda: set(real.sessions()) >= {"s1", "s2"}, "both sessions again")
     wait_until(lambda: all(row["turns"] >= 1 for row in real.sessions().values()), "a turn each, of the new backend")
+    flag.touch()
+    assert all(kernel.collect(request).status == "ok" for kernel, request in zip(kernels, requests, strict=True))
+
+
+def test_nobody_waits_for_a_backend_that_hangs_and_it_governs_again_once_it_goes_on(
+    real: Backend, start_kernel: Callable[..., Kernel], wait_until: Callable[..., None], short_tmp: Path
+) -> None:
+    assert real.process is not None
+    kernels = start_two(real, start_kernel, wait_until, JUPYTER_SALUS_PATIENCE_S="1")
+    flag = short_tmp / "flag"
+    requests = [kernel.submit(LOGGING.format(flag=str(flag))) for kernel in kernels]
+    wait_until(lambda: all(row["turns"] >= 2 for row in real.sessions().values()), "two turns each")
+    real.process.send_signal(signal.SIGSTOP)
+    try:
+        flag.touch()
+        assert all(kernel.collect(request).status == "ok" for kernel, request in zip(kernels, requests, strict=True))
+        lines = [kernel.run("%salus status").text for kernel in kernels]
+    finally:
+        real.process.send_signal(signal.SIGCONT)
+    assert any("it didn't answer for 1 s. Code runs ungoverned" in text for text in lines), lines
+    flag.unlink()
+    wait_until(lambda: set(real.sessions()) >= {"s1", "s2"}, "both sessions again")
+    turns = {name: row["turns"] for name, row in real.sessions().items()}
+    requests = [kernel.submit(LOGGING.format(flag=str(flag))) for kernel in kernels]
+    wait_until(lambda: all(row["turns"] > turns[name] for name, row in real.sessions().items()), "more turns")
     flag.touch()
     assert all(kernel.collect(request).status == "ok" for kernel, request in zip(kernels, requests, strict=True))
