@@ -1,7 +1,8 @@
 """Offering the guest to a Python kernel that is running already: one silent execute_request, before anything else is run.
 
 For kernels behind a wrapper script, and for a Python that ignores its environment. The request leaves no trace: it is
-silent, stores no history and counts no execution; what it runs has a namespace of its own.
+silent, stores no history and counts no execution; what it runs has a namespace of its own. A kernel that says that it is
+another one than ipykernel is only asked what it is, as each front end asks it: nothing is executed in it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ ANSWER_S = 30.0
 
 #: How a refusal begins that only says that the kernel was busy.
 UNANSWERED = "it didn't answer"
+
+#: What ipykernel, and what derives from it, says of itself in its `kernel_info_reply`.
+IPYKERNEL = "ipython"
 
 _SOURCE = """
 said = "it isn't an IPython kernel"
@@ -49,8 +53,11 @@ async def offer(manager: KernelManager, variables: Mapping[str, str]) -> str | N
     client = client_beside(manager)
     try:
         client.start_channels(shell=True, iopub=False, stdin=False, hb=False, control=False)
-        if await _answer(client, client.kernel_info(), START_S) is None:
+        told = await _answer(client, client.kernel_info(), START_S)
+        if told is None:
             return f"{UNANSWERED} within {START_S:g} s of its start"
+        if told.get("implementation") != IPYKERNEL:
+            return f"it isn't ipykernel but {told.get('implementation') or 'one that has no name'}"
         request = client.execute(
             "", silent=True, store_history=False, user_expressions={"salus": _expression(variables)}, allow_stdin=False
         )
@@ -84,7 +91,7 @@ async def _answer(client: AsyncKernelClient, request: str, patience_s: float) ->
         if not await client.shell_channel.socket.poll(int(1000 * left)):
             return None
         reply = await client.get_shell_msg(timeout=left)
-        if reply["parent_header"].get("msg_id") == request:
+        if (reply["parent_header"] or {}).get("msg_id") == request:
             content: dict[str, Any] = reply["content"]
             return content
     return None

@@ -28,6 +28,8 @@ HOLD = (
     "import hashlib\nfor i in range(2_000_000): i * i\nprint('holds', flush=True)\n"
     "hashlib.pbkdf2_hmac('sha256', b'p', b's', 1_000_000_000)"
 )
+#: `python -m jupyter_server`, but without the check of IRIs, which no schema of a server has: that takes two seconds to load.
+SERVES = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyter_server.serverapp import main; main()"
 #: A cell that asks for a turn at its first boundary after 20 ms.
 WANT = "for i in range(50_000_000): i * i"
 
@@ -161,6 +163,11 @@ class Backend:
         end(self.process)
 
 
+def _parent(message: dict[str, Any]) -> str | None:
+    """The request that a message belongs to. What xeus says of its own accord has no parent at all."""
+    return (message["parent_header"] or {}).get("msg_id")
+
+
 class Talk:
     """A client of one kernel, as a browser is one: over the server's websocket."""
 
@@ -218,7 +225,7 @@ class Talk:
         printed, idle = "", False
         while reply is None or not idle:
             message = json.loads(self._socket.recv())
-            if message["parent_header"].get("msg_id") != request:
+            if _parent(message) != request:
                 continue
             kind, content = message["msg_type"], message["content"]
             if kind == "execute_reply":
@@ -234,7 +241,7 @@ class Talk:
         printed = ""
         while text not in printed:
             message = json.loads(self._socket.recv())
-            if message["parent_header"].get("msg_id") == request and message["msg_type"] == "stream":
+            if _parent(message) == request and message["msg_type"] == "stream":
                 printed += message["content"]["text"]
 
     def run(self, code: str, **content: Any) -> dict[str, Any]:
@@ -279,7 +286,7 @@ class JupyterServer:
                 environ.pop(name, None)
             else:
                 environ[name] = value
-        command = [sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", f"--port={_free_port()}"]
+        command = [sys.executable, "-c", SERVES, "--allow-root", "--no-browser", f"--port={_free_port()}"]
         command += [f"--ServerApp.root_dir={self.root}", f"--ServerApp.base_url={base_url}"]
         command.append(f"--IdentityProvider.token={self.token}")
         if manager is not None:

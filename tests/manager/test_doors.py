@@ -53,8 +53,10 @@ def test_xeus_python_runs_and_is_shown_as_not_managed(server: JupyterServer, bac
     except NoSuchKernel:
         pytest.skip("xeus-python isn't installed: it has no wheel for this Python or machine")
     kernel_id = server.start_kernel(name="xpython")
+    with Talk(server, kernel_id) as talk:  # beside our question
+        assert talk.run("print('first')")["stdout"] == "first\n"
     reason = backend.unmanaged(kernel_id)
-    assert "doesn't start ipykernel by itself" in reason and "when asked" in reason
+    assert "doesn't start ipykernel by itself" in reason and "it isn't ipykernel but xeus-python" in reason
     with Talk(server, kernel_id) as talk:
         assert talk.run("print(1 + 1)")["stdout"] == "2\n"
     server.shut_down(kernel_id)

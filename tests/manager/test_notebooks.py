@@ -19,6 +19,8 @@ from nbclient.exceptions import CellExecutionError
 from jupyter_salus.manager import NotebookKernelManager
 from tests.manager.running import PATIENCE_S, Backend
 
+#: Without the check of IRIs, which takes seconds to load and no notebook needs.
+QUICK = str(Path(__file__).parents[1] / "hub" / "quick")
 #: Asks the backend, from within the kernel, what it knows of it.
 ASK = """
 import json, os
@@ -83,6 +85,7 @@ def test_nbconvert_runs_governed_by_the_provisioner_and_names_itself(backend: Ba
         **os.environ,
         "JUPYTER_SALUS_SOCKET": backend.socket,
         "JUPYTER_DEFAULT_PROVISIONER_NAME": "salus-provisioner",
+        "PYTHONPATH": QUICK,
     }
     done = subprocess.run([*command, str(path)], env=environ, capture_output=True, text=True, timeout=2 * PATIENCE_S)
     assert done.returncode == 0, done.stderr
@@ -100,6 +103,7 @@ def test_papermill_runs_governed_by_the_provisioner(backend: Backend, short_tmp:
         **os.environ,
         "JUPYTER_SALUS_SOCKET": backend.socket,
         "JUPYTER_DEFAULT_PROVISIONER_NAME": "salus-provisioner",
+        "PYTHONPATH": QUICK,
     }
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(path), str(short_tmp / "out.ipynb")]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=2 * PATIENCE_S)
