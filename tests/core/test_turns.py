@@ -166,12 +166,17 @@ def test_a_turn_that_does_not_end_is_stopped_again_and_again_and_then_taken_back
     assert b.epoch is not None
     # What it still uses counts beside the lane.
     assert host.device_row("host").free_bytes == (1000 - 20 - 200) * MIB
+    # It goes on, and is charged for that.
+    used_s = host.row("a").used_s
+    host.run(10.0)
+    assert host.row("a").used_s == pytest.approx(used_s + 10.0)
     a.epoch = None
     a.ticket += 1
     a.wanting = True
     host.tell(events.IterationsFinished("a", epoch, 1, 70.0))
     host.tell(events.TurnReleased("a", epoch, a.ticket))
     assert host.row("a").turn == "waiting"
+    assert host.row("a").used_s == pytest.approx(used_s + 10.0)
     assert host.device_row("host").free_bytes == (1000 - 20 - 100) * MIB
 
 

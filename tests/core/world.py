@@ -151,6 +151,8 @@ class World:
                 assert guest.epoch == decision.epoch
                 assert guest.revoked
                 guest.stops += 1
+            case decisions.CountOut():
+                assert self.guests[decision.session].epoch == decision.epoch
             case decisions.SuspendTurn():
                 guest = self.guests[decision.session]
                 assert guest.epoch == decision.epoch

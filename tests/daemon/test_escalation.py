@@ -38,4 +38,7 @@ def test_a_kernel_stopped_in_its_turn_is_counted_out_and_comes_back_when_it_goes
     holder.say({"kind": "turn_released", "epoch": epoch, "wants_more": True, "ticket": 2})
     other.say({"kind": "turn_released", "epoch": theirs})
     assert holder.hear("turn_granted", ticket=2)["epoch"] > theirs
-    assert "a.ipynb reached no boundary in time" in daemon.words()
+    counted_out = "was counted out: it came to no boundary in time, and others run meanwhile"
+    assert row["reason"]["text"] == counted_out
+    said = [text for text in daemon.words() if "no boundary" in text]
+    assert said == ["a.ipynb came to no boundary in time and is to be stopped", f"a.ipynb {counted_out}"]

@@ -148,6 +148,7 @@ def test_somebody_elses_directory_is_told(short_tmp: Path) -> None:
     [
         (["--device=tpu"], 2, "'tpu'"),
         (["--capacity=much"], 2, "cannot use 'much' as a size"),
+        (["--capacity=1"], 2, "a capacity of 1 bytes: the least is 33554432 (32MiB)"),
         (["--policy=lottery"], 2, "'lottery'"),
         (["--no-such-option"], 2, "--no-such-option"),
         (["stray"], 2, "stray"),

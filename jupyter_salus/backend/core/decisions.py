@@ -43,6 +43,14 @@ class StopTurn(Decision):
 
 
 @dataclass(frozen=True, slots=True)
+class CountOut(Decision):
+    """The session answered no attempt to stop it: the books took its turn back, and others run. To be told to people."""
+
+    session: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class SuspendTurn(Decision):
     """The session waits in mid-iteration for memory that processes outside have: its turn is over in the books, and its
     gate is to be closed. It goes on with its request, and its next `GrantTurn` comes once there may be room."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CODES = {
     "turn": "another session has the turn",
     "draining": "the session that has the turn was asked for it and is in mid-iteration",
-    "lost": "a session doesn't answer and was counted out; it can't run before it does",
+    "lost": "it came to no boundary in time and was counted out; others run until it comes to one",
     "no_room": "the device has too little memory free",
     "making_room": "another session is being moved out",
     "restoring": "its memory is coming back",
@@ -31,6 +31,9 @@ CODES = {
     "over_capacity": "it holds more than the device has; others go first",
     "silent": "it was run by an inspector; everybody else goes first",
 }
+
+#: What is said of a session that answered no attempt to stop it, wherever it is said.
+COUNTED_OUT = "was counted out: it came to no boundary in time, and others run meanwhile"
 
 #: From when on a wait tells how long the holder has come to no boundary, in seconds; each step is a change of the sentence.
 SILENCES_S = (2, 5, 10, 30, 60, 120, 300, 600)
@@ -60,7 +63,7 @@ def reason_of(session: Session, most: Sequence[Session], now: float) -> Reason |
     if session.turn is Turn.BLOCKED:
         return _room(session, session.growth.extra_bytes if session.growth is not None else 0, most)
     if session.turn is Turn.LOST:
-        return Reason("lost", "was asked for its turn and doesn't come to a boundary; others run meanwhile")
+        return Reason("lost", COUNTED_OUT)
     if session.turn is not Turn.WAITING:
         return None
     device = session.device

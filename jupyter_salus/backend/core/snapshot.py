@@ -241,7 +241,8 @@ def _slowest(session: Session, positions: dict[Session, int]) -> Session:
 
 
 def _used_s(session: Session, now: float) -> float:
-    return session.used_s + (max(now - session.charged_at, 0.0) if session.holds else 0.0)
+    uses = session.holds or session.turn is Turn.LOST
+    return session.used_s + (max(now - session.charged_at, 0.0) if uses else 0.0)
 
 
 def _session(

@@ -4,7 +4,7 @@ An epoch numbers each turn, growing over all sessions, so whatever names an old 
 
 A revoked turn that doesn't end is escalated, each step with its deadline: ask (`RevokeTurn`), stop in mid-iteration
 (`StopTurn`, again after 1, 2 and 4 s), take the turn back in the books. In the last case the session's E counts as
-stopped, so SAFE holds while it goes on as it likes, and it gets no turn before it answered.
+stopped, so SAFE holds while it goes on as it likes, it is charged for the time, and gets no turn before it answered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .deadlines import Due
-from .decisions import GrantTurn, RevokeTurn, StopTurn
+from .decisions import CountOut, GrantTurn, RevokeTurn, StopTurn
 from .find import shed, take_lane
 from .gang import unclaim
 from .transitions import Residency, Turn
@@ -164,6 +164,7 @@ def escalate(state: State, session: Session, now: float) -> None:
         session.stops += 1
         state.outbox.append(StopTurn(session.id, session.epoch))
         return
+    state.outbox.append(CountOut(session.id, session.epoch))
     for part in session.parts:
         if part.turn is Turn.RUNNING:
             part.to_turn(Turn.YIELDING)
@@ -182,6 +183,7 @@ def release(state: State, session: Session, ticket: int | None, stopped: Mapping
     for part in session.parts:
         held = stopped.get(part.device.id, 0)
         if part.turn is Turn.LOST:
+            state.charge(part, now)
             part.device.ledger.observe_stopped(held - part.stopped_bytes)
             part.stopped_bytes = held
             part.mapped_bytes = held
@@ -243,6 +245,8 @@ def drop(state: State, session: Session, now: float) -> None:
     for part in session.parts:
         if part.holds:
             _leave(state, part, part.lane_bytes, now)
+        elif part.turn is Turn.LOST:
+            state.charge(part, now)
         if part.turn is not Turn.NONE:
             part.to_turn(Turn.NONE)
         end_wait(state, part, now)

@@ -212,6 +212,7 @@ class Backend:
             self.guards.stop()
             self.loop.stop()
             self.feed.stop()
+            self.words.add("The backend ended")
             self._write()
             self.journal.close()
             self.profiles.save()

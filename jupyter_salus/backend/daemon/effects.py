@@ -39,7 +39,7 @@ class Effects:
     def carry_out(self, decision: Decision) -> None:
         """One decision. A session whose peer has just gone hears nothing; that it is gone comes as an event."""
         session = getattr(self._records.by_core.get(getattr(decision, "session", "")), "guarded", None)
-        if session is not None and not isinstance(decision, core.ExplainWait):
+        if session is not None and not isinstance(decision, (core.ExplainWait, core.CountOut)):
             self._guards.carry_out(session, decision)
             return
         match decision:
@@ -57,7 +57,9 @@ class Effects:
                 self._explain(decision.session, decision.ticket if decision.ticket < OWN_TICKETS else 0)
             case core.StopTurn():
                 # Without a guard nothing can be stopped in mid-iteration: the core takes the turn back in its books.
-                self._log.info("Session %s reached no boundary in time (epoch %d)", decision.session, decision.epoch)
+                self._log.info("Session %s came to no boundary in time (epoch %d)", decision.session, decision.epoch)
+            case core.CountOut():
+                self._log.info("Session %s was counted out (epoch %d)", decision.session, decision.epoch)
             case core.EvictSession():
                 self._tell(EvictionFailed(decision.session, decision.move, _MOVES_NOTHING))
             case core.RestoreSession():

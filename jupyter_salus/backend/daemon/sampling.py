@@ -156,7 +156,8 @@ class Sampling:
         for record, usage in look.usages.items():
             if record.core_id is not None:
                 event = self._gauges.sampled(record, usage)
-                if event is not None:
+                # One that went meanwhile is no session of the core's any more; its bytes count until they are free.
+                if event is not None and not record.leaving:
                     self._said(event)
         for record in look.freed:
             if record.leaving:

@@ -13,6 +13,7 @@ from ..core import decisions as decided
 from ..core import events as core
 from ..core.decisions import Decision
 from ..core.events import Event
+from ..core.reasons import COUNTED_OUT
 from ..devices.size import bytes_text
 from .chronicle import Chronicle, Mentioned
 from .users import Owner
@@ -52,7 +53,9 @@ class Words:
             case decided.GrantTurn(session=session, lane=lane):
                 self._turn(session, lane)
             case decided.StopTurn(session=session):
-                self._append(f"{_name(session)} reached no boundary in time", session)
+                self._once(f"{_name(session)} came to no boundary in time and is to be stopped", session)
+            case decided.CountOut(session=session):
+                self._append(f"{_name(session)} {COUNTED_OUT}", session)
             case decided.SuspendTurn(session=session):
                 self._append(f"{_name(session)} waits for memory that processes outside have", session)
             case decided.EvictSession(session=session, reason=reason):
@@ -63,6 +66,12 @@ class Words:
                 self._append(f"{_name(session)} got no memory: {message}", session)
             case _:
                 return
+
+    def _once(self, text: str, session: str) -> None:
+        """Something that is tried again and again."""
+        last = self._chronicle.last
+        if last is None or last.text != text:
+            self._append(text, session)
 
     def _turn(self, session: str, lane: str) -> None:
         last = self._chronicle.last
@@ -113,6 +122,10 @@ class Words:
                 return f"{name} was asked to come back"
             case core.PolicyChanged(device=device, policy=policy):
                 return f"Device {device} has policy {policy} now"
+            case core.DrainAsked(device=device, draining=True, reason=reason):
+                return f"Device {device} is drained from now on" + (f": {reason}" if reason else "")
+            case core.DrainAsked(device=device):
+                return f"Device {device} isn't drained any more"
             case _:
                 return None
 

@@ -14,6 +14,8 @@ from .host import HostDevice
 from .nvml import CHECKPOINT_DRIVER, Nvml
 
 KINDS = ("auto", "cuda", "host")
+#: A device of less than this is nobody's: a kernel alone holds more.
+LEAST_BYTES = 32 << 20
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -47,6 +49,10 @@ def choose(
 
     Capacity and reserve are each device's. `auto` takes the GPUs where there are some that can be governed.
     """
+    if capacity_bytes is not None and capacity_bytes < LEAST_BYTES:
+        raise BadValue(
+            f"cannot govern a device with a capacity of {capacity_bytes} bytes: the least is {LEAST_BYTES} (32MiB)"
+        )
     if kind == "host":
         return Choice((HostDevice(capacity_bytes),), "The host device was chosen: RAM and turns are governed")
     if kind == "cuda":
