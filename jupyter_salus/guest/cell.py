@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, Optional
 
 from .meter import Meter
-from .trace import without_ours
+from .trace import beneath, without_ours
 
 #: Frames between ipykernel's request for an answer and where it waits for that, at most.
 _NEAR = 20
@@ -86,6 +86,7 @@ class Cells:
         inner = kernel.do_execute
 
         @functools.wraps(inner)
+        @beneath
         async def do_execute(*args: Any, **kwargs: Any) -> Any:
             try:
                 silent = bool(kwargs["silent"]) if "silent" in kwargs else bool(args[1])

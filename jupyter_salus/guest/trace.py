@@ -18,12 +18,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OURS = (os.path.join(_PACKAGE, "guest") + os.sep, os.path.join(_PACKAGE, "protocol") + os.sep)
+#: Begins the file's name in code that debuggers shall pass over: they show no frames of what is frozen.
+_FROZEN = "<frozen jupyter_salus."
 _STDLIB = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 
 
 def is_ours(code: CodeType) -> bool:
     """Whether this code is the guest's."""
-    return code.co_filename.startswith(_OURS)
+    return code.co_filename.startswith(_OURS) or code.co_filename.startswith(_FROZEN)
 
 
 def without_ours(traceback: Optional[TracebackType]) -> Optional[TracebackType]:
@@ -44,7 +46,7 @@ def is_users(error: BaseException) -> bool:
     traceback = error.__traceback__
     while traceback is not None:
         name = traceback.tb_frame.f_code.co_filename
-        if not name.startswith(_OURS) and (not name.startswith(_STDLIB) or "site-packages" in name):
+        if not is_ours(traceback.tb_frame.f_code) and (not name.startswith(_STDLIB) or "site-packages" in name):
             return True
         traceback = traceback.tb_next
     return False
@@ -55,6 +57,14 @@ def first_foreign(frame: Optional[FrameType]) -> Optional[FrameType]:
     while frame is not None and is_ours(frame.f_code):
         frame = frame.f_back
     return frame
+
+
+def beneath(function: F) -> F:
+    """A function whose frame lies beneath the user's own while they run: a debugger's call stack doesn't show it."""
+    code: CodeType = function.__code__
+    named = f"{_FROZEN}{function.__module__.partition('.')[2]}>"
+    function.__code__ = code.replace(co_filename=named)
+    return function
 
 
 def invisible(function: F) -> F:

@@ -142,6 +142,34 @@ def test_coverage_sees_the_same_lines(governed: Governed, plain: Kernel) -> None
     assert text == ran.text == "[1, 2, 3, 4, 6, 7, 8]\n"
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("stats = get_ipython().run_line_magic('prun', '-q -r work()')", id="prun"),
+        pytest.param("p = cProfile.Profile(); p.enable(); work(); p.disable(); stats = pstats.Stats(p)", id="enabled"),
+    ],
+)
+def test_a_profile_shows_no_check_of_a_loop(any_python: Governed, how: str) -> None:
+    if any_python.kernel.run("print(sys.version_info >= (3, 10))").text != "True\n":
+        pytest.skip("Python 3.9 has no signal to land by: a profile shows what lands there")
+    any_python.renew()
+    request = any_python.kernel.submit(
+        "import cProfile, pstats\n"
+        "turn = sys.modules['_jupyter_salus.guest'].running().turn\n"
+        "def work():\n"
+        "    end = time.thread_time() + 0.2\n"
+        "    while time.thread_time() < end or not turn.revoked: sum(range(100))\n"
+        "while turn.epoch is None: sum(range(100))\n"
+        # By their names: IPython strips folders. From 3.12 on a profiler sees all threads, the guest's own too.
+        "landed = {'_on_signal', '_on_jump', '_land', '_edges', 'may_wait', 'has_room', 'profiled', 'back_edge'}\n"
+        f"{how}\nprint(turn.revoked, landed & {{name for _, _, name in stats.stats}})"
+    )
+    any_python.backend.grant(any_python.backend.expect(TurnWanted).ticket)
+    any_python.backend.generous = True
+    any_python.backend.revoke(deadline_s=3600.0)
+    assert any_python.kernel.collect(request).text.strip() == "True set()"
+
+
 def test_a_timed_cell_is_timed(governed: Governed) -> None:
     governed.backend.generous = True
     ran = governed.kernel.run("%%timeit -r 2 -n 20 found = 0\nfor number in range(20000): found += number")
@@ -175,12 +203,13 @@ def test_a_debugger_steps_through_a_loop(backend: ScriptedBackend, kernel: Kerne
     ask("setBreakpoints", breakpoints=[{"line": 3}], source={"path": source}, sourceModified=False)
     ask("configurationDone")
     request = kernel.submit(code)
-    lines = []
+    lines, paths = [], set()
     for _ in range(3):
         stopped()
         thread = ask("threads")["body"]["threads"][0]["id"]  # type: ignore[index]
         frames = ask("stackTrace", threadId=thread)["body"]["stackFrames"]  # type: ignore[index]
         lines.append(frames[0]["line"])
+        paths |= {frame.get("source", {}).get("path", "") for frame in frames}
         ask("next", threadId=thread)
         stopped()
         lines.append(ask("stackTrace", threadId=thread)["body"]["stackFrames"][0]["line"])  # type: ignore[index]
@@ -188,3 +217,4 @@ def test_a_debugger_steps_through_a_loop(backend: ScriptedBackend, kernel: Kerne
     ran = kernel.collect(request)
     ask("disconnect", restart=False, terminateDebuggee=False)
     assert lines == [3, 2, 3, 2, 3, 2] and ran.text == "3\n"
+    assert not [path for path in paths if "jupyter_salus" in path], "the call stack is the user's and the kernel's"

@@ -27,7 +27,7 @@ def may_wait(frame: Optional[FrameType], session: Session) -> bool:
     Not while it imports, not within `ROOM` of the recursion limit, and inside `%timeit` and `%prun` only once the
     revocation's deadline has passed, since the wait would be measured.
     """
-    measured = False
+    measured = profiled()
     left = sys.getrecursionlimit() - ROOM
     while frame is not None:
         left -= 1
@@ -36,7 +36,7 @@ def may_wait(frame: Optional[FrameType], session: Session) -> bool:
             return False
         measured = measured or _measures(name)
         frame = frame.f_back
-    return not measured or _long_enough(session)
+    return not measured or long_enough(session)
 
 
 def has_room(frame: Optional[FrameType]) -> bool:
@@ -54,16 +54,25 @@ def out_of_patience(frame: Optional[FrameType], session: Session) -> bool:
         if frame is None:
             return True
         if _measures(frame.f_code.co_filename):
-            return _long_enough(session)
+            return long_enough(session)
         frame = frame.f_back
     return True
+
+
+def profiled() -> bool:
+    """Whether a profiler measures this thread, however it was begun."""
+    if sys.getprofile() is not None:
+        return True
+    monitoring = getattr(sys, "monitoring", None)
+    return monitoring is not None and monitoring.get_tool(monitoring.PROFILER_ID) == "cProfile"
 
 
 def _measures(name: str) -> bool:
     return name in _TIMED or name.endswith(_PROFILERS)
 
 
-def _long_enough(session: Session) -> bool:
+def long_enough(session: Session) -> bool:
+    """Whether what is measured has computed for so long that a turn passes all the same."""
     if session.turn.revoked:
         return time.time() >= session.turn.deadline
     cells = list(session.cells.open.values())

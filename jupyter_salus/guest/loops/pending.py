@@ -1,12 +1,14 @@
 """Back-edges on Python 3.9 to 3.11: a call that the interpreter makes at its next safe point, in the main thread.
 
 The safe point is where the interpreter looks for signals: on 3.11 a backward jump, a function's beginning or a call's
-end; before that also elsewhere. A handler is installed for a real-time signal that nobody sends; the link's thread marks
-that signal as arrived (`_thread.interrupt_main(signum)`), the handler sees in which frame and at which instruction it
-landed. Not a back-edge of the user's: it is marked again at once, for a burst, then again after a pause, so that code
-between two back-edges is slowed little. Where it landed in what a loop of the user's has called, it is marked again when
-that call returns (`returning`), at no cost meanwhile. 3.9 can't mark a signal of choice; there the interpreter's list
-of pending calls is used, and bursts alone: a loop whose body computes long in Python passes its turn late.
+end; before that also elsewhere. A handler is installed for a real-time signal that nobody sends; the link's thread
+marks that signal as arrived (`_thread.interrupt_main(signum)`), the handler sees in which frame and at which
+instruction it landed; while a profiler runs, which would show the handler, it isn't called before the deadline
+(`unprofiled`). Not a back-edge of the user's: it is marked again at once, for a burst, then again after a pause, so
+that code between two back-edges is slowed little. Where it landed in what a loop of the user's has called, it is marked
+again when that call returns (`returning`), at no cost meanwhile. 3.9 can't mark a signal of choice; there the
+interpreter's list of pending calls is used, and bursts alone: a loop whose body computes long in Python passes its turn
+late.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from ..meter import frame_of
 from ..trace import is_ours, is_users, without_ours
 from .backedge import backedges
 from .code import Owner
-from .landing import has_room, may_wait, out_of_patience
+from .landing import has_room, long_enough, may_wait, out_of_patience
 from .returning import Return, mark_at_return
+from .unprofiled import Unprofiled
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -61,9 +64,10 @@ class PendingLoops:
         self._return = Return(self._signal) if self._signal is not None else None
         self._usable = self._signal is not None or not _CAN_MARK
         self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_call)
+        self._handler = Unprofiled(self._on_signal)
         if self._signal is not None:
             try:
-                signal.signal(self._signal, self._on_signal)
+                signal.signal(self._signal, self._handler.made)
             except ValueError:
                 self._usable = False  # the guest was started outside the main thread
 
@@ -76,6 +80,7 @@ class PendingLoops:
         frame = frame_of(self._main)
         if not has_room(frame) or not out_of_patience(frame, self._session):
             return
+        self._handler.in_profiles(long_enough(self._session))
         self._armed = True
         self._landings = 0
         self._no_loops = False
@@ -95,7 +100,7 @@ class PendingLoops:
             return
         if self._signal is None:
             ctypes.pythonapi.Py_AddPendingCall(self._call, None)
-        elif signal.getsignal(self._signal) == self._on_signal:
+        elif signal.getsignal(self._signal) is self._handler.made:
             _marks[self._signal]
         else:
             self._usable = False  # the user has a use for this signal
