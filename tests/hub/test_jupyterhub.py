@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -112,10 +112,17 @@ def notebook(site: Site) -> str:
     return str(kernel)
 
 
-def state_of(server: UserServer) -> dict[str, dict[str, Any]]:
-    answer = server.request("GET", "salus/api/state")
-    assert answer.status_code == 200, answer.text
-    return {row["id"]: row for row in answer.json()["sessions"]}
+def seen(server: UserServer, id: str, holds: Callable[[dict[str, Any]], object] = bool) -> dict[str, Any]:
+    """A session's row in the state that a server tells, once it is there and as wanted: a server hears of sessions, of their
+    figures and of a backend that came back at its own pace."""
+
+    def found() -> dict[str, Any] | None:
+        answer = server.request("GET", "salus/api/state")
+        rows = answer.json()["sessions"] if answer.status_code == 200 else ()
+        return next((row for row in rows if row["id"] == id and holds(row)), None)
+
+    row: dict[str, Any] = wait_for(found, f"session {id} at {server.base_url}")
+    return row
 
 
 def test_each_users_kernels_are_their_own_sessions_of_one_backend(site: Site, notebook: str) -> None:
@@ -123,9 +130,8 @@ def test_each_users_kernels_are_their_own_sessions_of_one_backend(site: Site, no
         assert talk.run("import os; print(os.getuid())")["stdout"].strip() == str(site.accounts.uid("ada"))
     row = site.backend.sessions()[notebook]
     assert (row["user"], row["managed"], row["name"]) == (site.name("ada"), True, "<b>secret.ipynb")
-    # Memory's figures reach a server at their own pace.
-    wait_for(lambda: state_of(site.server("bob"))[notebook]["persistent_bytes"] > 0, "its memory in bob's state")
-    mine, others = state_of(site.server("ada"))[notebook], state_of(site.server("bob"))[notebook]
+    mine = seen(site.server("ada"), notebook)
+    others = seen(site.server("bob"), notebook, lambda row: row["persistent_bytes"] > 0)
     assert (mine["own"], mine["here"], mine["path"]) == (True, True, "<b>secret.ipynb")
     assert (others["own"], others["here"]) == (False, False)
     assert [others[field] for field in ("name", "path", "kernel_id", "cell_id", "user")] == [None] * 5
@@ -184,7 +190,7 @@ def test_a_server_in_a_container_is_its_hub_users_whatever_uid_it_has_there(site
         code = "import os; print(os.getuid(), os.listdir('/run/jupyter-salus'))"
         assert talk.run(code)["stdout"].strip() == f"{site.accounts.uid('ada')} ['backend.sock']"
     for server, own, other in ((eve, kernel, notebook), (ada, notebook, kernel)):
-        rows = state_of(server)
+        rows = {id: seen(server, id) for id in (own, other)}
         assert [(rows[id]["own"], rows[id]["here"]) for id in (own, other)] == [(True, True), (False, False)]
         assert rows[other]["name"] is None
         refused = server.request("PATCH", f"salus/api/sessions/{other}", json={"priority": "low"})
@@ -221,8 +227,8 @@ def test_a_shared_server_is_its_owners(site: Site, notebook: str) -> None:
     # The server remembers for a while what a token may: this one is new to it.
     through = UserServer(site.hub, ada, site.hub.add(bob))
     wait_for(lambda: through.request("GET", "salus/api/state").status_code == 200, "the share to count")
-    assert state_of(through)[notebook]["own"] is True
-    assert state_of(site.server("bob"))[notebook]["own"] is False
+    assert seen(through, notebook)["own"] is True
+    assert seen(site.server("bob"), notebook)["own"] is False
     assert site.hub.api("DELETE", f"shares/{ada}/?user={bob}").ok
 
 
@@ -233,6 +239,7 @@ def test_limits_of_a_hubs_groups_hold(site: Site) -> None:
     assert row["limits"]["max_priority"] == "normal"
     kernel = bob.start_kernel()
     site.backend.managed(kernel)
+    seen(bob, kernel)
     answer = bob.request("PATCH", f"salus/api/sessions/{kernel}", json={"priority": "high"})
     assert (answer.status_code, answer.json()["code"]) == (403, "over_limit")
     bob.shut_down(kernel)
@@ -248,8 +255,7 @@ def test_a_user_with_ten_notebooks_has_the_share_of_one_with_one(site: Site) -> 
     site.backend.limits.write_text(LIMITS.replace("12", "10"))
     wait_for(lambda: site.backend.user(site.name("bob"))["limits"]["max_sessions"] == 10, "the limits to be read")
     over = bob.start_kernel()
-    wait_for(lambda: (state_of(bob).get(over) or {}).get("unmanaged_reason"), "the reason")
-    assert "the limit is 10" in state_of(bob)[over]["unmanaged_reason"]
+    assert "the limit is 10" in seen(bob, over, lambda row: row["unmanaged_reason"])["unmanaged_reason"]
     bob.shut_down(over)
     talks = [HubTalk(bob, kernel) for kernel in tens] + [HubTalk(ada, one)]
     for talk in talks:
@@ -296,9 +302,9 @@ def test_a_named_server_shares_its_users_seats(site: Site) -> None:
     kernels = [server.start_kernel() for server in (first, second)]
     for kernel in kernels:
         site.plain.managed(kernel)
-    rows = site.plain.ask("users")["users"]
-    assert [(row["name"], row["sessions"]) for row in rows if row["sessions"]] == [(site.name("cleo"), 2)]
-    assert [state_of(second)[kernel]["own"] for kernel in kernels] == [True, True]
+    # Kernels that were shut down a moment ago may be about to go.
+    wait_for(lambda: site.plain.user(site.name("cleo"))["sessions"] == 2, "two seats of one user, and no more")
+    assert [seen(second, kernel)["own"] for kernel in kernels] == [True, True]
     # Stopped by the hub, without any clean-up of the server's: its session goes, the other stays.
     site.hub.stop_server(site.name("cleo"), "second")
     wait_for(lambda: set(site.plain.sessions()) == {kernels[0]}, "the session to go with its server")
@@ -390,7 +396,7 @@ def test_the_hub_restarts_and_nothing_happens_to_sessions(site: Site, notebook: 
     before = site.backend.sessions()[notebook]
     site.hub.backdate(site.name("ada"))
     site.hub.start()
-    assert state_of(site.server("ada"))[notebook]["started_at"] == before["started_at"]
+    assert seen(site.server("ada"), notebook)["started_at"] == before["started_at"]
     admin = site.hub.browser(site.name("ada"))
     page = site.hub.url("services/salus/")
     wait_for(lambda: admin.get(page).status_code == 200, "the page to be back")
@@ -405,7 +411,7 @@ def test_the_backend_restarts_and_sessions_come_back_in_their_cells(site: Site, 
         assert talk.reply(sent)["stdout"].strip() == "1"
     assert site.backend.managed(notebook)["user"] == site.name("ada")
     assert "course" in site.backend.user(site.name("bob"))["groups"]
-    assert state_of(site.server("ada"))[notebook]["own"] is True
+    assert seen(site.server("ada"), notebook)["own"] is True
 
 
 def test_an_idle_server_is_culled_and_frees_all_and_one_whose_cell_waits_is_not(site: Site) -> None:
