@@ -13,6 +13,7 @@ from typing import Any
 
 from jupyter_salus import errors
 from jupyter_salus.backend.daemon.app import BackendApp
+from jupyter_salus.cli.limits import LIMITS, PARTS
 from jupyter_salus.cli.table import COMMANDS
 from jupyter_salus.hub.service import HubService
 from jupyter_salus.manager import Manager, NotebookKernelManager, SalusKernelManager
@@ -80,6 +81,7 @@ ENVIRONMENT = {
     "JUPYTER_SALUS_STATE_DIR": "Logs, journal and learned profiles; else `$XDG_STATE_HOME/jupyter-salus` or "
     "`~/.local/state/jupyter-salus`.",
     "JUPYTER_SALUS_GUARD": "`off`: no kernel is preloaded with the guard; a path: another build of it.",
+    "JUPYTER_SALUS_PATIENCE_S": "In a kernel: how long a backend may be silent before kernels go on without it; 10 seconds.",
     "JUPYTER_SALUS_DEBUG": "Set to 1: the backend checks its books after each event, and ends if they are wrong.",
     "JUPYTER_DEFAULT_PROVISIONER_NAME": "Set to `salus-provisioner`: kernels of nbconvert, papermill and the like are "
     "sessions, too.",
@@ -210,6 +212,22 @@ def metrics() -> str:
     return _page(parts)
 
 
+def limits() -> str:
+    """What limits the use of a GPU, and what is done then."""
+    parts = [
+        "# What works with which GPU",
+        "",
+        "`jupyter salus doctor` says which of these it finds on a machine, a session's row what its program does by itself. "
+        "*Gate*: launches wait for a turn. *Blocks*: memory is granted before it is mapped. *Contexts*: what a process holds "
+        "before its first tensor. *Moves*: an idle session's memory goes to the host and back. *Figures*: who uses how much.",
+        "",
+        f"| | {' | '.join(PARTS)} | then |",
+        f"| --- | {' | '.join('---' for _ in PARTS)} | --- |",
+    ]
+    parts += [f"| {one.name} | {' | '.join(one.works)} | {one.then} |" for one in LIMITS.values()]
+    return _page(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli": commands,
     "python": python,
@@ -219,6 +237,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "wire": wire,
     "errors": error_codes,
     "metrics": metrics,
+    "limits": limits,
 }
 
 

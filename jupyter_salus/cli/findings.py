@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..backend.devices.choice import driver_found
-from ..backend.devices.nvml import CHECKPOINT_DRIVER, Nvml
+from ..backend.devices.nvml import Nvml
 from ..errors import DeviceError
 from ..manager import preload
+from .limits import on_this_machine
 from .units import size
 
 
@@ -68,6 +69,8 @@ def _gpus() -> Iterator[Finding]:
                 yield Finding(f"gpu:{card.index}", "ok", text)
             else:
                 yield Finding(f"gpu:{card.index}", "problem", f"{text}; it can't be shared now: {card.unshareable}")
+        for limit in on_this_machine():
+            yield Finding(f"limit {limit.name}", "note", f"{limit.changes}; {limit.then}")
     except DeviceError as error:
         yield Finding("GPU", "problem", error.message)
     finally:
@@ -76,9 +79,10 @@ def _gpus() -> Iterator[Finding]:
 
 def _driver(nvml: Nvml) -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    text = f"driver {nvml.driver}; up to half of this machine's {size(total)} of RAM takes what is moved out"
-    if nvml.driver_major < CHECKPOINT_DRIVER:
-        text += f"; contexts of idle kernels stay on the GPU (drivers from {CHECKPOINT_DRIVER} on can move them)"
+    text = (
+        f"driver {nvml.driver}; up to half of this machine's {size(total)} of RAM takes what is moved out, the contexts of idle "
+        "kernels stay on the GPU"
+    )
     return Finding("GPU", "ok", text)
 
 

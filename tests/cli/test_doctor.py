@@ -13,6 +13,7 @@ import pytest
 
 from jupyter_salus.cli import doctor, main
 from jupyter_salus.cli.findings import Finding
+from jupyter_salus.cli.limits import on_this_machine
 from jupyter_salus.manager import SalusManagerMixin
 from jupyter_salus.protocol.address import find, prepare
 from jupyter_salus.protocol.client import Client
@@ -73,6 +74,16 @@ def test_a_sidebar_that_is_switched_off_is_told_with_the_file(monkeypatch, tmp_p
     found = doctor._labextension()
     assert found.level == "note"
     assert str(page) in found.text
+
+
+def test_what_limits_a_gpu_on_this_machine_is_told_with_what_it_changes(tmp_path):
+    (tmp_path / "proc" / "17").mkdir(parents=True)
+    (tmp_path / "proc" / "17" / "comm").write_text("nvidia-cuda-mps-control\n")
+    (tmp_path / "proc" / "sys" / "kernel").mkdir(parents=True)
+    (tmp_path / "proc" / "sys" / "kernel" / "osrelease").write_text("5.15.90.1-microsoft-standard-WSL2\n")
+    mps, wsl = on_this_machine(tmp_path)
+    assert (mps.name, mps.changes) == ("MPS", "contexts: one for all, figures: of all together")
+    assert (wsl.name, wsl.changes) == ("WSL", "figures: totals only")
 
 
 def test_the_guard_is_tried_and_not_only_looked_for(capsys):
