@@ -142,16 +142,15 @@ def worded(why: Optional[WaitExplained]) -> str:
     if why is None or not text:
         return "Salus: waiting for a turn"
     if why.position is not None and why.position > 0 and "in line" not in text:
-        text = f"{ordinal(why.position)} in line, {text}"
+        text = f"{place(why.position)}, {text}"
     if why.since is not None and "since" not in text:
         text += time.strftime(" (since %H:%M:%S)", time.localtime(why.since))
     return f"Salus: {text}"[:LONGEST]
 
 
-def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th, 11th."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+def place(position: int) -> str:
+    """Next in line, 2nd, 3rd, number 4: as the sidebar words it."""
+    return {1: "next in line", 2: "2nd in line", 3: "3rd in line"}.get(position, f"number {position} in line")
 
 
 def printable(text: str) -> str:

@@ -124,8 +124,8 @@ def test_the_line_of_a_wait_at_the_gate_stands_until_the_turn_comes(guarded: Gov
         metadata=NOTEBOOK_METADATA,
     )
     guarded.backend.expect(CellStarted)
-    guarded.backend.send(WaitExplained(ticket=0, code="turn", text="1st in line, behind digits.ipynb"))
-    assert wait_for_line(guarded, request)[-1]["content"]["text"] == "Salus: 1st in line, behind digits.ipynb\n"
+    guarded.backend.send(WaitExplained(ticket=0, code="turn", text="next in line, behind digits.ipynb"))
+    assert wait_for_line(guarded, request)[-1]["content"]["text"] == "Salus: next in line, behind digits.ipynb\n"
     touch(guarded, 13)
     ran = guarded.finish(request, flag)
     assert kinds(ran) == ["clear_output", "stream"] and ran.text == "ended\n"

@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any
 
-from jupyter_salus.guest.line import ordinal, worded
+from jupyter_salus.guest.line import place, worded
 from jupyter_salus.protocol.messages import TurnWanted, WaitExplained
 from tests.guest.conftest import Governed
 from tests.guest.kernels import NOTEBOOK_METADATA, Ran
@@ -34,9 +34,9 @@ def test_the_line_says_why_and_is_cleared_before_anything_else(governed: Governe
         f"while not os.path.exists({str(flag)!r}): x += 1\nprint('first output')", metadata=NOTEBOOK_METADATA
     )
     ticket = governed.backend.expect(TurnWanted).ticket
-    governed.backend.explain(ticket, "1st in line, behind digits.ipynb (its turn since 3 s)", position=1)
+    governed.backend.explain(ticket, "next in line, behind digits.ipynb (its turn since 3 s)", position=1)
     line = wait_for_line(governed, request)[-1]
-    assert line["content"]["text"] == "Salus: 1st in line, behind digits.ipynb (its turn since 3 s)\n"
+    assert line["content"]["text"] == "Salus: next in line, behind digits.ipynb (its turn since 3 s)\n"
     governed.backend.grant(ticket)
     ran = governed.finish(request, flag)
     assert kinds(ran) == ["clear_output", "stream"]
@@ -61,8 +61,13 @@ def test_the_line_adds_place_and_time_to_the_reason() -> None:
         r"Salus: 2nd in line, waits for a\.ipynb, which has the device \(since \d\d:\d\d:01\)", worded(why)
     )
     assert worded(None) == "Salus: waiting for a turn"
-    endings = [ordinal(one) for one in (1, 2, 3, 4, 11, 12, 13, 21, 112)]
-    assert endings == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]
+    assert [place(one) for one in (1, 2, 3, 4, 21)] == [
+        "next in line",
+        "2nd in line",
+        "3rd in line",
+        "number 4 in line",
+        "number 21 in line",
+    ]
 
 
 def no_line(governed: Governed, code: str, metadata: dict[str, Any]) -> Ran:
