@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: The codes, with what each means.
 CODES = {
+    "broken": "the driver gives it errors only; a restart of its kernel helps",
     "turn": "another session has the turn",
     "draining": "the session that has the turn was asked for it and is in mid-iteration",
     "lost": "it came to no boundary in time and was counted out; others run until it comes to one",
@@ -60,6 +61,8 @@ def amount(value: int) -> str:
 
 def reason_of(session: Session, most: Sequence[Session], now: float) -> Reason | None:
     """Why it waits; None: it doesn't. `most`: the sessions that hold most of its device, the first ones first."""
+    if session.broken is not None:
+        return Reason("broken", f"can't use its device any more, restart its kernel: {session.broken}")
     if session.turn is Turn.BLOCKED:
         return _room(session, session.growth.extra_bytes if session.growth is not None else 0, most)
     if session.turn is Turn.LOST:

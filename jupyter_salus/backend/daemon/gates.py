@@ -302,8 +302,8 @@ class Gates:
             if guard.connection is not None:
                 guard.connection.say(RestoreBlocks(0))
             return
-        if said.code == "device_error" and session.record.core_id is not None:
-            self._broken(session, said.message)
+        if said.code == "device_error":
+            self.broken(session, said.message)
             return
         guard.shut = False
         closing = session.closing
@@ -312,9 +312,10 @@ class Gates:
             return
         self._given_up(session, closing, said.message)
 
-    def _broken(self, session: Guarded, why: str) -> None:
+    def broken(self, session: Guarded, why: str) -> None:
         """A sticky error of the device, an illegal access say: only a restart helps. It stands in nobody's way."""
-        assert session.record.core_id is not None, "looked at by the caller"
+        if session.record.core_id is None or session.record.leaving:
+            return
         session.end()
         session.record.epoch = None
         then = self._after.pop(session, None)

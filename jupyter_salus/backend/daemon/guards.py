@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from ...errors import BadMessage, NotAllowed, NotPossible, SalusError
+from ...errors import BadMessage, NotAllowed, NotPossible
 from ...protocol.codec import Message
 from ...protocol.guard import (
     ArenaReady,
@@ -36,6 +36,7 @@ from ..devices.base import Device
 from . import lineage
 from .clock import Clock
 from .connections import Connection
+from .errands import Errands
 from .gates import Gates
 from .guarded import Guard, Guarded
 from .guests import Guests
@@ -75,7 +76,7 @@ class Guards:
         self._log = log
         self._of: dict[Connection, tuple[Guarded, Guard]] = {}
         self._nameless = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands("A context can't be looked for", log)
         #: What a context took on each device, as seen last: what the next one is expected to take.
         self._context_bytes: dict[str, int] = {}
         #: Called with a device and what of its use isn't from outside, as was thought.
@@ -108,6 +109,10 @@ class Guards:
                 return record
         own = f"{name or 'process'}-{pid if pid > 0 else said.pid or 0}"
         known = self._records.by_session.get(own)
+        if known is not None and known.owner != connection.owner:
+            # Processes of two users' containers have the same numbers.
+            own = f"{own}-{connection.owner.name}"
+            known = self._records.by_session.get(own)
         if known is not None and known.owner == connection.owner:
             return known
         return self._made(own, connection, pid)
@@ -196,6 +201,8 @@ class Guards:
             case MoveFailed():
                 if said.move or guard.moving:
                     self._transfers.failed(session, guard, said)
+                    if said.code == "device_error" and session.move is None:
+                        self._gates.broken(session, said.message)
                 else:
                     self._gates.failed(session, guard, said)
             case Memory():
@@ -250,17 +257,11 @@ class Guards:
 
     def _look_for_context(self, session: Guarded, guard: Guard) -> None:
         """Nothing runs in the process now, so that one look from outside shows what its context takes."""
-        task = asyncio.ensure_future(self._looked_for_context(session, guard, guard.here_bytes))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._errands.begin(self._looked_for_context(session, guard, guard.here_bytes))
 
     async def _looked_for_context(self, session: Guarded, guard: Guard, here_bytes: int) -> None:
         device = session.record.device
-        try:
-            amount = (await asyncio.to_thread(self._devices[device].listed)).get(guard.pid)
-        except SalusError as error:
-            self._log.warning("A context can't be looked for: %s", error)
-            return
+        amount = (await asyncio.to_thread(self._devices[device].listed)).get(guard.pid)
         if amount is not None and guard.here_bytes == here_bytes and guard.connection is not None:
             guard.seen_bytes = (amount, here_bytes)
             self._context(guard, device, amount)
@@ -380,7 +381,6 @@ class Guards:
 
     def stop(self) -> None:
         """The backend ends: guards go on without it."""
-        for task in self._tasks:
-            task.cancel()
+        self._errands.stop()
         self._rooms.stop()
         self._transfers.stop()

@@ -19,6 +19,7 @@ from ..core import events as core
 from ..core.events import Event
 from ..devices.base import Device
 from .clock import Clock
+from .errands import Errands
 from .guarded import Growth, Guard, Guarded, Request
 from .records import Records
 from .state import with_names
@@ -51,7 +52,7 @@ class Rooms:
         self._look = look
         self._log = log
         self._number = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands("A request for room can't be seen to", log)
         #: Whether users may read each other's names.
         self.names_told = True
         #: The most that a user may hold on devices, None where nobody limited it.
@@ -145,7 +146,7 @@ class Rooms:
             return
         slack = self._slack(session)
         if request.bytes <= guard.granted_bytes - guard.here_bytes or request.what not in ("block", "handle"):
-            self._task(self._refused(session, guard, ticket, request))
+            self._errands.begin(self._refused(session, guard, ticket, request))
         elif request.bytes <= slack:
             self._grant(session, guard, ticket)
             self.pump(session)
@@ -173,8 +174,7 @@ class Rooms:
 
     def stop(self) -> None:
         """Look at nothing any more."""
-        for task in self._tasks:
-            task.cancel()
+        self._errands.stop()
 
     def _ask(self, session: Guarded, guard: Guard, ticket: int, extra_bytes: int) -> None:
         core_id = session.record.core_id
@@ -227,17 +227,6 @@ class Rooms:
         else:
             self._grant(session, guard, ticket)
             self.pump(session)
-
-    def _task(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(self._logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _logged(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except SalusError as error:
-            self._log.warning("A request for room can't be seen to: %s", error)
 
     def _said(self, event: Event) -> None:
         try:

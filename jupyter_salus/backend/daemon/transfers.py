@@ -16,6 +16,7 @@ from ..core import decisions
 from ..core import events as core
 from ..core.events import Event
 from ..devices.base import Device
+from .errands import Errands
 from .gates import Gates
 from .guarded import Guard, Guarded, Move
 from .host_memory import HostMemory
@@ -42,7 +43,7 @@ class Transfers:
         self._tell = tell
         self._look = look
         self._log = log
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands("A return can't be ordered", log)
 
     # ---- out -----------------------------------------------------------------------------------------------------------
 
@@ -97,7 +98,7 @@ class Transfers:
     def restore(self, session: Guarded, decision: decisions.RestoreSession) -> None:
         """Bring the session back, if the device shows the room for it."""
         move = session.move = Move(decision.move, out=False)
-        self._task(self._order_back(session, move))
+        self._errands.begin(self._order_back(session, move))
 
     async def _order_back(self, session: Guarded, move: Move) -> None:
         device = session.record.device
@@ -179,8 +180,7 @@ class Transfers:
 
     def stop(self) -> None:
         """Order nothing more."""
-        for task in self._tasks:
-            task.cancel()
+        self._errands.stop()
 
     def _answered(self, session: Guarded, move: Move, guard: Guard, seconds: float) -> None:
         move.waiting.discard(guard)
@@ -212,14 +212,3 @@ class Transfers:
             self._tell(event)
         except SalusError as error:
             self._log.warning("The core refused %r: %s", event, error)
-
-    def _task(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(self._logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _logged(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except SalusError as error:
-            self._log.warning("A return can't be ordered: %s", error)

@@ -244,7 +244,7 @@ int contexts_drain(double deadline, char *why, size_t size)
         snprintf(why, size, "cannot drain the device in time: its work goes on");
     else if (result)
         snprintf(why, size, "cannot drain the device: the driver says error %d", result);
-    return done && !result;
+    return !done ? 0 : result ? -1 : 1;
 }
 
 /* --- making and ending contexts --------------------------------------------------------------------------------- */

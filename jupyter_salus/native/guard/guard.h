@@ -65,7 +65,8 @@ int contexts_alive(CUcontext context);
 CUstream contexts_stream(CUcontext context); /* a stream of our own; the context must be current. NULL: none to be had */
 unsigned contexts_count(void);
 unsigned contexts_accessors(CUdevice owner, CUmemAccessDesc *list, unsigned size); /* who may reach memory of a device */
-int contexts_drain(double deadline, char *why, size_t size);                        /* 1 when all their work is done */
+/* 1 when all their work is done, 0 if it isn't in time, -1 if the driver ended it with an error. */
+int contexts_drain(double deadline, char *why, size_t size);
 unsigned contexts_draining(void); /* 1 while one is waited for */
 void contexts_fix(const char *why); /* from now on nothing of this process can be moved */
 const char *contexts_fixed(void);

@@ -104,10 +104,11 @@ static void carry_close(const struct order *order)
     struct json_writer w;
     double deadline = clock_now() + (order->drain_s > 0 ? order->drain_s : 5);
     atomic_store(&orders.failed_open, 0);
-    if (!shut(deadline, why, sizeof why) || !contexts_drain(deadline, why, sizeof why)) {
+    int drained = shut(deadline, why, sizeof why) ? contexts_drain(deadline, why, sizeof why) : 0;
+    if (drained <= 0) {
         if (!moves_anything_out())
             let_in(orders_epoch());
-        say_failed(order, "drain", why);
+        say_failed(order, drained ? "device_error" : "drain", why);
         return;
     }
     atomic_store(&orders.drained, order->epoch);
@@ -128,8 +129,9 @@ static void carry_evict(const struct order *order)
     if (!orders_drained_epoch()) {
         char why[160];
         double deadline = clock_now() + (order->drain_s > 0 ? order->drain_s : 5);
-        if (!shut(deadline, why, sizeof why) || !contexts_drain(deadline, why, sizeof why)) {
-            say_failed(order, "drain", why);
+        int drained = shut(deadline, why, sizeof why) ? contexts_drain(deadline, why, sizeof why) : 0;
+        if (drained <= 0) {
+            say_failed(order, drained ? "device_error" : "drain", why);
             return;
         }
     }
