@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.manager.conftest import backend, links_end, shared_tmp
+from tests.manager.conftest import backend, links_end, module_tmp, shared_tmp
 
-__all__ = ["backend", "links_end", "shared_tmp"]
+__all__ = ["backend", "links_end", "module_tmp", "shared_tmp"]

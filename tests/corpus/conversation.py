@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,14 +52,13 @@ class Conversation:
         self._frame = 0
         self._open: tuple[Said, str] | None = None
 
-    async def hold(self, steps: list[Step], before: Callable[[Step], None]) -> list[Said]:
+    async def hold(self, steps: list[Step]) -> list[Said]:
         """Do the steps this kernel knows of, one after the other."""
         listeners = [asyncio.ensure_future(self._listen(name)) for name in ("shell", "control", "iopub", "stdin")]
         said = []
         try:
             for step in steps:
                 if step.options.get("ipykernel", 0) <= self._version[0]:
-                    before(step)
                     said.append(await self._do(step))
         finally:
             for one in listeners:

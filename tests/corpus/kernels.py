@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,12 @@ async def kernel(python: str, folder: Path, socket: str | None) -> AsyncIterator
         await manager.shutdown_kernel(now=True)
 
 
-async def converse(
-    manager: Any, version: tuple[int, ...], steps: list[Step], before: Callable[[Step], None] = lambda _: None
-) -> list[Said]:
-    """The steps done with this kernel; `before` is called before each."""
+async def converse(manager: Any, version: tuple[int, ...], steps: list[Step]) -> list[Said]:
+    """The steps done with this kernel."""
     client = manager.client()
     client.start_channels()
     try:
         await client.wait_for_ready(timeout=PATIENCE_S)
-        return await Conversation(client, version).hold(steps, before)
+        return await Conversation(client, version).hold(steps)
     finally:
         client.stop_channels()
