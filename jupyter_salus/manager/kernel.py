@@ -15,7 +15,7 @@ from typing import Any
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager
-from traitlets import Bool, Unicode, observe
+from traitlets import Bool, Float, Unicode, observe
 from traitlets.config import LoggingConfigurable
 
 from ..errors import SalusError
@@ -30,8 +30,6 @@ from .readiness import answers
 
 #: How long an interrupt waits for a kernel that is still starting, in seconds.
 STARTING_S = 30.0
-#: A guest says hello before its kernel answers anybody; one that nobody has heard of so long after is looked for, in seconds.
-UNHEARD_S = 5.0
 
 
 class SalusKernelManagerMixin(LoggingConfigurable):
@@ -49,6 +47,12 @@ class SalusKernelManagerMixin(LoggingConfigurable):
         config=True,
         help="Whether the guard is preloaded on a host with a GPU. Without it a kernel's memory stays on the device and "
         "its turns end at boundaries only. JUPYTER_SALUS_GUARD=off in a kernelspec's environment does the same for one.",
+    )
+    salus_unheard_s = Float(
+        5.0,
+        config=True,
+        help="Seconds after a kernel's first answer after which its guest is offered to it, where none was heard of: a guest "
+        "says hello before its kernel answers anybody, unless something on the way, such as sudo, dropped the environment.",
     )
     salus_priority = Unicode("", config=True, help="high, normal or low; empty: the backend's default.")
 
@@ -248,7 +252,7 @@ class SalusKernelManager(SalusKernelManagerMixin, ServerKernelManager):  # type:
     async def _salus_look_for_guest(self, link: Link, enrolment: Enrolment) -> None:
         """Something on the way may have dropped the environment: a container, `sudo`, a script. Then the guest is offered."""
         incarnation = enrolment.incarnation
-        await asyncio.sleep(UNHEARD_S)
+        await asyncio.sleep(self.salus_unheard_s)
         try:
             rows = (await link.state()).get("sessions", [])
         except SalusError:

@@ -44,8 +44,13 @@ def backend(shared_tmp: Path) -> Iterator[Backend]:
 @pytest.fixture(scope="session")
 def server(shared_tmp: Path, backend: Backend) -> Iterator[JupyterServer]:
     """One server for all, at that backend."""
-    # Dead kernels are seen sooner than after 3 s, and those that don't listen are killed sooner than after 5 s.
-    arguments = ["--KernelRestarter.time_to_dead=0.3", "--KernelManager.shutdown_wait_time=2"]
+    # Dead kernels are seen sooner than after 3 s, those that don't listen are killed sooner than after 5 s, and guests that
+    # nobody heard of are offered sooner than after 5 s.
+    arguments = [
+        "--KernelRestarter.time_to_dead=0.3",
+        "--KernelManager.shutdown_wait_time=2",
+        "--SalusKernelManager.salus_unheard_s=0.5",
+    ]
     write_kernelspecs(shared_tmp / "data")
     write_profile(shared_tmp / "ipython")
     variables = {

@@ -260,6 +260,8 @@ class JupyterServer:
         manager: str | None = "jupyter_salus.Manager",
         base_url: str = "/",
         config: str | None = None,
+        python: str = sys.executable,
+        companions: Sequence[str] = (),
     ) -> None:
         self.root = directory / "notebooks"
         self.runtime = directory / "runtime"
@@ -267,7 +269,7 @@ class JupyterServer:
             made.mkdir(exist_ok=True)
         # Nothing but our extension: it is what is tested, and the others take time to load.
         others = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
-        extensions = {"jupyter_salus": True, **dict.fromkeys(others, False)}
+        extensions = {"jupyter_salus": True, **dict.fromkeys(others, False), **dict.fromkeys(companions, True)}
         settings = {"ServerApp": {"jpserver_extensions": extensions}}
         (directory / "config" / "jupyter_server_config.json").write_text(json.dumps(settings))
         if config is not None:
@@ -286,7 +288,7 @@ class JupyterServer:
                 environ.pop(name, None)
             else:
                 environ[name] = value
-        command = [sys.executable, "-c", SERVES, "--allow-root", "--no-browser", f"--port={_free_port()}"]
+        command = [python, "-c", SERVES, "--allow-root", "--no-browser", f"--port={_free_port()}"]
         command += [f"--ServerApp.root_dir={self.root}", f"--ServerApp.base_url={base_url}"]
         command.append(f"--IdentityProvider.token={self.token}")
         if manager is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from jupyter_client.manager import AsyncKernelManager
 
 from jupyter_salus.manager.offer import offer
 from jupyter_salus.manager.readiness import answers
-from tests.manager.running import PATIENCE_S
+from tests.manager.running import PATIENCE_S, wait_for
 
 
 async def _replied(client: Any, request: str) -> str:
@@ -19,6 +20,11 @@ async def _replied(client: Any, request: str) -> str:
         reply = await client.get_shell_msg(timeout=PATIENCE_S)
         if reply["parent_header"]["msg_id"] == request:
             return str(reply["content"]["status"])
+
+
+def _open() -> int:
+    """How many descriptors this process holds; sockets are closed by a thread of theirs, a little later."""
+    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("name", ["python3", "xpython"])
@@ -38,6 +44,11 @@ async def test_a_kernels_client_is_answered_still_while_and_after_we_ask_the_ker
             assert await answers(manager, PATIENCE_S)
             said = await offer(manager, {})
         assert said == await asking, "the same each time"
+        held = _open()
+        for _ in range(3):
+            assert await answers(manager, PATIENCE_S)
+            await offer(manager, {})
+        await asyncio.to_thread(wait_for, lambda: _open() <= held, "the sockets of our questions to be closed")
         assert name == "python3" or said == "it isn't ipykernel but xeus-python"
     finally:
         client.stop_channels()
