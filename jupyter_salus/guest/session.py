@@ -284,6 +284,7 @@ class Session:
             path=own.path,
             holding=self.turn.resumes or None,
             waiting=(self._was_waiting and in_cell) or None,
+            touched=self.turn.ever,
             guarded=has_guard() or None,
             persistent_bytes=self._resident.bytes(),
         )

@@ -38,6 +38,8 @@ class Turn:
         self.deadline = 0.0
         #: Held for work outside cells.
         self.background = False
+        #: A turn was granted since this kernel started.
+        self.ever = False
         #: This session told a new backend that it was in its turn: that one goes on, under whatever ticket.
         self.resumes = False
         #: Turns come unasked as well: the guard asks for them when the device is touched.
@@ -127,6 +129,7 @@ class Turn:
                 self._send(TurnReleased(epoch=message.epoch))
                 return
             self.epoch, self.revoked, self._ticket, self.explanation = message.epoch, False, None, None
+            self.ever = True
             self._tally.begin()
             self.settled = True
             self._end_waits(Outcome.GRANTED)

@@ -15,8 +15,9 @@ class Hello(Message):
 
     A guest names its session, the token that its server announced (spent by the first hello of an incarnation; on a
     reconnection the `key` from the welcome stands for it), and, if it had a turn when the backend went, `holding`.
-    `guarded`: the guard is loaded in its process. A guard says whether its gate is `open` or `shut`, the `epoch` that
-    this goes back to, and what it holds, in the fields of `memory`.
+    `touched`: it has had a turn since its kernel started. `guarded`: the guard is loaded in its process. A guard
+    says whether its gate is `open` or `shut`, the `epoch` that this goes back to, and what it holds, in the fields
+    of `memory`.
     """
 
     role: str
@@ -33,6 +34,7 @@ class Hello(Message):
     priority: Optional[str] = None
     holding: Optional[bool] = None
     waiting: Optional[bool] = None
+    touched: Optional[bool] = None
     persistent_bytes: Optional[int] = None
     guarded: Optional[bool] = None
     gate: Optional[str] = None

@@ -137,7 +137,7 @@ def test_a_wait_ends_when_the_backend_goes_and_a_new_one_learns_the_truth(
     backend.forget()
     backend.start()
     hello = backend.expect(Hello)
-    assert (hello.key, hello.token, hello.waiting, hello.holding) == ("k", None, True, None)
+    assert (hello.key, hello.token, hello.waiting, hello.holding, hello.touched) == ("k", None, True, None, False)
     backend.expect(CellStarted)
     epoch = backend.grant(backend.expect(TurnWanted).ticket)
     backend.revoke(epoch)
@@ -146,7 +146,8 @@ def test_a_wait_ends_when_the_backend_goes_and_a_new_one_learns_the_truth(
     backend.stop()
     backend.forget()
     backend.start()
-    assert backend.expect(Hello).holding is True
+    hello = backend.expect(Hello)
+    assert (hello.holding, hello.touched) == (True, True)
     backend.generous = True
     backend.grant(backend.expect(TurnWanted).ticket)
     flag.touch()

@@ -197,7 +197,8 @@ class Guests:
         record.connection = connection
         record.launched, record.unmanaged_reason, record.leaving = True, None, False
         record.priority = said.priority or record.priority
-        record.touched = record.touched or said.key is not None
+        # One that came back may have had turns of an earlier backend's; an older guest doesn't tell.
+        record.touched = record.touched or (said.key is not None if said.touched is None else said.touched)
         self.watch(record, connection.credentials.pid, peer_pidfd(connection.socket, connection.credentials.pid))
 
     def _opened(self, record: Record, said_bytes: int | None, holding: bool) -> None:
