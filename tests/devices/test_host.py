@@ -264,7 +264,7 @@ def test_sizes_are_written_for_people() -> None:
 
 
 def test_auto_picks_the_host_where_no_driver_is_and_says_so() -> None:
-    choice = choose("auto", 16 * MIB, driver=lambda: False)
+    choice = choose("auto", 64 * MIB, driver=lambda: False)
     assert [device.id for device in choice.devices] == ["host"]
     assert choice.why == "The host device was picked: no NVIDIA driver is here"
 
