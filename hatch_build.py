@@ -95,16 +95,17 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             # A build asks several times, for metadata as well; the compiler is asked once.
-            if not self._is_built(ROOT / NATIVE / module.GUARD):
+            if not _is_built(ROOT / NATIVE / module.GUARD):
                 module.build(ROOT / NATIVE, _say)
         except Exception as error:
             _say(f"the guard wasn't built ({error}); sessions will be plain: turns at boundaries only")
         return any((ROOT / NATIVE).glob("*.so"))
 
-    def _is_built(self, library: Path) -> bool:
-        """Whether the library is there and newer than all that it is made of."""
-        made_of = [*library.parent.rglob("*.[ch]"), *library.parent.rglob("*.def"), library.parent / "build.py"]
-        return library.exists() and _newest(*made_of) <= library.stat().st_mtime
+
+def _is_built(library: Path) -> bool:
+    """Whether the library is there and newer than all that it is made of."""
+    made_of = [*library.parent.rglob("*.[ch]"), *library.parent.rglob("*.def"), library.parent / "build.py"]
+    return library.exists() and _newest(*made_of) <= library.stat().st_mtime
 
 
 def _platform_tag() -> str:
