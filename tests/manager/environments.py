@@ -10,13 +10,20 @@ import os
 import pwd
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
+
+import pytest
 
 #: The person's real home: HOME is another one during a test run.
 _HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)
 _CACHE = Path(os.environ.get("JUPYTER_SALUS_TEST_ENVS", str(_HOME / ".cache" / "jupyter-salus-tests")))
 #: What pip may take on a loaded machine, in seconds.
 _PATIENCE_S = 300
+
+#: In the environment: that environments may be made that most runs do without. Read before the tests' own environment is set.
+COMPANIONS = "JUPYTER_SALUS_TEST_COMPANIONS"
+_MAY_MAKE = bool(os.environ.get(COMPANIONS))
 
 #: The oldest and the newest ipykernel that the guest is tested with.
 IPYKERNELS = ("6.30.1", "7.4.0")
@@ -32,6 +39,24 @@ def environment(ipykernel: str) -> Path:
             _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(directory)])
             pip(directory, "install", "--quiet", "--no-compile", f"ipykernel=={ipykernel}")
             (directory / "complete").touch()
+    return directory
+
+
+def beside_ours(name: str, *packages: str) -> Path:
+    """A virtual environment with these packages on top of all that this interpreter has.
+
+    Made where JUPYTER_SALUS_TEST_COMPANIONS is set, since it brings much that nothing else needs; used wherever it is.
+    """
+    directory = _CACHE / f"py{sys.version_info.major}.{sys.version_info.minor}-{name}"
+    if not (directory / "complete").exists():
+        if not _MAY_MAKE:
+            pytest.skip(f"there is no {directory}; with {COMPANIONS}=1 it is made")
+        _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(directory)])
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        ours = directory / "lib" / version / "site-packages" / "ours.pth"
+        ours.write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+        pip(directory, "install", "--quiet", "--no-compile", *packages)
+        (directory / "complete").touch()
     return directory
 
 
