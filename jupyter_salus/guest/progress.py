@@ -79,9 +79,10 @@ class Tally:
             self.counted = now
             return self.iterations
         each_s = self._rhythm.iteration_s
+        looped_s = self._rhythm.looped_s(self._since, now)
         if each_s is None or now - self.counted < LATELY_S:
             return self.edges
-        return max(self.edges, round((now - self._since) / each_s))
+        return max(self.edges, round(looped_s / each_s))
 
     def _remaining(self) -> Optional[int]:
         for teller in self.tellers:

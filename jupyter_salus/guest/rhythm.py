@@ -27,6 +27,10 @@ class Rhythm:
         self._due = 0.0
         self._pause_s = EVERY_S
         self._looking = False
+        #: When a loop was seen to run last; seconds found without one since they were asked for, and until when.
+        self._seen = self._still_s = self._still_until = 0.0
+        #: The last look found no loop: what has passed since was without one, too.
+        self._still = False
 
     def begin_cell(self) -> None:
         """Another cell: other loops."""
@@ -35,8 +39,9 @@ class Rhythm:
 
     def begin_turn(self) -> None:
         """A turn was granted."""
-        self._looking = False
-        now = time.monotonic()
+        self._looking = self._still = False
+        self._still_s = 0.0
+        now = self._seen = time.monotonic()
         if self.iteration_s is None or now >= self._due:
             self._due = now + FIRST_S
 
@@ -46,6 +51,11 @@ class Rhythm:
             self._looking, self._edges = True, []
         elif self._looking and now - self._due > PATIENCE_S and len(self._edges) < 2:
             self._pause_s = min(2 * self._pause_s, LONGEST_S)
+            if not self._edges:
+                # When it ended isn't known: in the middle.
+                passed_s = now - max(self._seen, self._still_until)
+                self._still_s += passed_s if self._still else passed_s / 2
+                self._still, self._still_until = True, now
             self.rest(now)
         return self._looking
 
@@ -53,6 +63,14 @@ class Rhythm:
         """No look now: it is done, or somebody else counts."""
         self._looking = False
         self._due = now + self._pause_s
+
+    def looped_s(self, since: float, now: float) -> float:
+        """Seconds since then in which loops ran, as far as was seen: a cell may wait for a program after its loop."""
+        still_s, self._still_s = self._still_s, 0.0
+        if self._still:
+            still_s += now - self._still_until
+            self._still_until = now
+        return max(0.0, now - since - still_s)
 
     def next_s(self, now: float) -> float:
         """Seconds to the next look."""
@@ -62,7 +80,8 @@ class Rhythm:
         """A back-edge; whether the next one is wanted, too."""
         if not self._looking:
             return False
-        now = time.monotonic()
+        now = self._seen = time.monotonic()
+        self._still = False
         edges = self._edges
         edges.append(now)
         if len(edges) < 2 or (len(edges) < EDGES and now - edges[0] < LONG_S):
