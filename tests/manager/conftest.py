@@ -72,6 +72,18 @@ async def kernels(short_tmp: Path) -> AsyncIterator[Kernels]:
 
 
 @pytest.fixture(autouse=True)
+def kernels_end(no_leaks: None) -> Iterator[None]:
+    """A test that fails leaves no kernel with a server that others share: its second run would meet it."""
+    before = {server: set(server.kernels) for server in JupyterServer.running}
+    yield
+    for server in list(JupyterServer.running):
+        for kernel_id in server.kernels - before.get(server, set()):
+            if server.process.poll() is None:
+                server.request("DELETE", f"api/kernels/{kernel_id}")  # 404 where the test has done it
+            server.kernels.discard(kernel_id)
+
+
+@pytest.fixture(autouse=True)
 def links_end(own_address: None) -> Iterator[None]:
     """Links of this process live as long as the process; here they end with the test."""
     yield

@@ -20,7 +20,7 @@ c.InteractiveShellApp.extensions = ["autoreload"]
 def kernelspec(data: Path, name: str, argv: list[str], language: str = "python", **more: object) -> Path:
     """Write a kernelspec into a data directory, and return its own directory."""
     made = data / "kernels" / name
-    made.mkdir(parents=True)
+    made.mkdir(parents=True, exist_ok=True)  # a test may run again
     spec = {"argv": argv, "display_name": name, "language": language, **more}
     (made / "kernel.json").write_text(json.dumps(spec))
     return made

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import requests
 import websocket
@@ -267,6 +267,9 @@ class Talk:
 class JupyterServer:
     """A real server in a process of its own, with `Manager`, directories of its own and a port that was free."""
 
+    #: Those that run now.
+    running: ClassVar[list[JupyterServer]] = []
+
     def __init__(
         self,
         directory: Path,
@@ -313,6 +316,9 @@ class JupyterServer:
                 [*command, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.root
             )
         self.port = 0
+        #: The kernels that were started here and not ended by `shut_down`.
+        self.kernels: set[str] = set()
+        self.running.append(self)
         self.http = requests.Session()
         self.http.headers["Authorization"] = f"token {self.token}"
 
@@ -347,6 +353,7 @@ class JupyterServer:
         """A kernel without a session, and so without an environment from the server; its id."""
         answer = self.request("POST", "api/kernels", json=model or None)
         assert answer.status_code == 201, answer.text
+        self.kernels.add(answer.json()["id"])
         return str(answer.json()["id"])
 
     def open_notebook(self, path: str, kernel: str = "python3") -> dict[str, Any]:
@@ -357,11 +364,13 @@ class JupyterServer:
         answer = self.request("POST", "api/sessions", json=model)
         assert answer.status_code == 201, answer.text
         found: dict[str, Any] = answer.json()
+        self.kernels.add(found["kernel"]["id"])
         return found
 
     def shut_down(self, kernel_id: str) -> None:
         """End a kernel as its menu does."""
         assert self.request("DELETE", f"api/kernels/{kernel_id}").status_code == 204
+        self.kernels.discard(kernel_id)
 
     def pid_of(self, kernel_id: str, not_pid: int | None = None) -> int:
         """The pid of a kernel's process, found from outside: a child of the server with its connection file."""
@@ -380,6 +389,8 @@ class JupyterServer:
 
     def stop(self) -> None:
         """Ctrl-C without a terminal, as a hub does it, and SIGTERM."""
+        if self in self.running:
+            self.running.remove(self)
         self.http.close()
         end(self.process)
 

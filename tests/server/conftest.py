@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.manager.conftest import backend, links_end, server, shared_tmp
+from tests.manager.conftest import backend, kernels_end, links_end, server, shared_tmp
 
-__all__ = ["backend", "links_end", "server", "shared_tmp"]
+__all__ = ["backend", "kernels_end", "links_end", "server", "shared_tmp"]
