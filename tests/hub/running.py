@@ -204,6 +204,7 @@ class HubTalk(Talk):
         url = f"ws://127.0.0.1:{server.port}{server.base_url}api/kernels/{kernel_id}/channels"
         header = {"Authorization": f"token {server.token}"}
         self._socket = websocket.create_connection(url, timeout=PATIENCE_S, header=header)
+        self._framed = False
         self._session = uuid.uuid4().hex
 
 
