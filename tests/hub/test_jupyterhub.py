@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -247,9 +247,30 @@ def test_limits_of_a_hubs_groups_hold(site: Site) -> None:
 
 def test_a_user_with_ten_notebooks_has_the_share_of_one_with_one(site: Site) -> None:
     """And the eleventh, beyond the limit, runs by itself and is shown with the reason."""
+    with ten_and_one(site) as (tens, one):
+        shared_by_halves(site, tens, one)
+
+
+@contextmanager
+def ten_and_one(site: Site) -> Iterator[tuple[list[str], str]]:
+    """Ten kernels of bob's and one of ada's. Whatever comes of them they end, and the limits are as before."""
     bob, ada = site.server("bob"), site.server("ada")
-    tens = [bob.start_kernel() for _ in range(10)]
-    one = ada.start_kernel()
+    tens, ones = [], []
+    try:
+        tens += [bob.start_kernel() for _ in range(10)]
+        ones += [ada.start_kernel()]
+        yield tens, ones[0]
+    finally:
+        site.backend.limits.write_text(LIMITS)
+        with ThreadPoolExecutor(11) as threads:
+            ends = [threads.submit(bob.shut_down, kernel) for kernel in tens]
+            ends += [threads.submit(ada.shut_down, kernel) for kernel in ones]
+        for end in ends:
+            end.result()
+
+
+def shared_by_halves(site: Site, tens: list[str], one: str) -> None:
+    bob, ada = site.server("bob"), site.server("ada")
     for kernel in [*tens, one]:
         site.backend.managed(kernel)
     site.backend.limits.write_text(LIMITS.replace("12", "10"))
@@ -273,9 +294,6 @@ def test_a_user_with_ten_notebooks_has_the_share_of_one_with_one(site: Site) -> 
     wait_for(halves, f"half the device for each user, of {used}")
     for talk in talks:
         talk.close()
-    with ThreadPoolExecutor(len(talks)) as threads:
-        list(threads.map(bob.shut_down, tens))
-        threads.submit(ada.shut_down, one).result()
 
 
 def test_a_backend_without_rights_governs_as_well_and_says_what_it_lacks(site: Site) -> None:
