@@ -38,13 +38,19 @@ const model: JupyterFrontEndPlugin<IModel> = {
   autoStart: true,
   provides: IModel,
   activate: (app: JupyterFrontEnd): IModel => {
-    const { events, kernels, serverSettings } = app.serviceManager;
+    const { events, kernels, sessions, serverSettings } = app.serviceManager;
     const made = new Model({
       client: new Client(serverSettings),
       events: events.stream as unknown as EventStream,
       shutdownKernel: id => kernels.shutdown(id),
       fallbackMs: DEFAULT_FALLBACK_S * 1000
     });
+    const lookAtNotebooks = () => {
+      const notebooks = [...sessions.running()].filter(session => session.type === 'notebook' && session.kernel);
+      made.store.notebooks = new Map(notebooks.map(session => [session.kernel!.id, session.path]));
+    };
+    sessions.runningChanged.connect(lookAtNotebooks);
+    lookAtNotebooks();
     void app.started.then(() => made.start());
     return made;
   }

@@ -145,3 +145,33 @@ describe('ofKernel', () => {
     expect(store.ofKernel(elsewhere.kernelId!)).toBeUndefined();
   });
 });
+
+describe('a notebook that the backend knows by an identifier alone', () => {
+  const ID = '0b7e6a52-0d6b-4c3f-9f0e-3f2f4d0c9a11';
+
+  function unnamed(): Store {
+    const state = readState(example('state'));
+    const store = new Store();
+    const sessions = state.sessions.map(row =>
+      row.id === TRAIN ? { ...row, name: ID, path: null, kernelId: ID, here: true } : row
+    );
+    store.replace({ ...state, sessions });
+    return store;
+  }
+
+  it('has the name and path that this server’s own sessions tell', () => {
+    const store = unnamed();
+    store.notebooks = new Map([[ID, 'work/numpy_digits.ipynb']]);
+    expect(store.session(TRAIN)).toMatchObject({ name: 'numpy_digits.ipynb', path: 'work/numpy_digits.ipynb' });
+    const shown = store.session(TRAIN);
+    store.notebooks = new Map([[ID, 'work/numpy_digits.ipynb']]);
+    expect(store.session(TRAIN)).toBe(shown);
+  });
+
+  it('keeps what the backend tells of others', () => {
+    const store = unnamed();
+    store.notebooks = new Map([[store.session(TUNE)!.kernelId!, 'elsewhere.ipynb']]);
+    expect(store.session(TUNE)?.name).toBe('tune.ipynb');
+    expect(store.session(TRAIN)?.name).toBe(ID);
+  });
+});

@@ -225,7 +225,7 @@ export class Model implements IDisposable {
         this._asked.delete(after.id);
       }
       if (was && after.here && (was.state !== after.state || was.reason?.code !== after.reason?.code)) {
-        this._transitioned.emit({ before: was, after });
+        this._transitioned.emit({ before: was, after: this.store.session(after.id) ?? after });
       }
     }
   }

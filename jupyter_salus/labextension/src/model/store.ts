@@ -20,6 +20,9 @@ export interface IIntent {
   readonly verb?: 'yield' | 'evict' | 'restore' | 'shutdown';
 }
 
+/** A name that says nothing to a person: a kernel's or path's identifier, made by a program. */
+const IDENTIFIER = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
 export class Store {
   /** Emitted after every visible change. */
   get changed(): ISignal<this, void> {
@@ -59,6 +62,15 @@ export class Store {
 
   intent(id: string): IIntent | undefined {
     return this._intents.get(id);
+  }
+
+  /**
+   * Tells which notebooks this server's kernels run. A notebook that was opened by its address gets its kernel before
+   * the kernel's session gets its path, so that the backend may know it by an identifier alone.
+   */
+  set notebooks(paths: ReadonlyMap<string, string>) {
+    this._notebooks = paths;
+    this._show();
   }
 
   replace(state: IState): void {
@@ -148,7 +160,8 @@ export class Store {
 
   private _show(): void {
     const state = this._state;
-    this._shown = (state?.sessions ?? []).map(session => {
+    this._shown = (state?.sessions ?? []).map(row => {
+      const session = this._named(row);
       const intent = this._intents.get(session.id);
       if (!intent) {
         return session;
@@ -164,7 +177,24 @@ export class Store {
     this._changed.emit();
   }
 
+  private _named(row: ISession): ISession {
+    const path = row.here && row.kernelId !== null ? this._notebooks.get(row.kernelId) : undefined;
+    if (path === undefined || !(row.name === null || IDENTIFIER.test(row.name))) {
+      return row;
+    }
+    const before = this._renamed.get(row);
+    if (before?.path === path) {
+      return before;
+    }
+    const named = { ...row, name: path.slice(path.lastIndexOf('/') + 1), path };
+    this._renamed.set(row, named);
+    return named;
+  }
+
   private _state: IState | null = null;
+  private _notebooks: ReadonlyMap<string, string> = new Map();
+  /** By the server's row, so that what is shown keeps its identity as long as the row does. */
+  private readonly _renamed = new WeakMap<ISession, ISession>();
   private _shown: readonly ISession[] = [];
   private _devices: readonly IDevice[] = [];
   private _byId: ReadonlyMap<string, ISession> = new Map();

@@ -11,6 +11,8 @@ import { IMemoryTrack, IScene, ITrack } from './tracks';
 /** In pixels. */
 const LABEL = 12;
 const MEMORY = 32;
+/** The least height of memory that is in use. */
+const LEAST = 3;
 const AXIS = 14;
 const GAP = 4;
 const BARS = { lane: 14, session: 8 } as const;
@@ -177,7 +179,10 @@ function Area(props: {
   if (!first) {
     return null;
   }
-  const y = (step: IMemoryStep) => MEMORY - (MEMORY - 1) * Math.min(1, top(step) / capacity);
+  // Little is still something: without a least height the use of a small notebook on a large device isn't seen.
+  const rise = (bytes: number) =>
+    bytes > 0 ? Math.max(LEAST, (MEMORY - 1) * Math.min(1, bytes / capacity)) : 0;
+  const y = (step: IMemoryStep) => MEMORY - rise(top(step));
   const path = steps.map((step, index) => `H${x(step.at)}V${y(step)}${index === steps.length - 1 ? `H${x(to)}` : ''}`);
   return <path className={`jp-Salus-area jp-mod-${kind}`} d={`M${x(first.at)} ${MEMORY}${path.join('')}V${MEMORY}Z`} />;
 }
