@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -84,7 +85,9 @@ class Screen:
         for row in state["devices"]:
             yield Text(printable(device_line(state, row)))
             taken = max(0, row["capacity_bytes"] - row["free_bytes"])
-            yield ProgressBar(total=max(1, row["capacity_bytes"]), completed=taken, width=self._console.width)
+            bar = ProgressBar(total=max(1, row["capacity_bytes"]), completed=taken, width=self._console.width)
+            # A bar alone ends no line, and would swallow the next device's.
+            yield Padding(bar, 0)
         yield Text()
         yield _sessions(state, self._console.width) if state["sessions"] else Text("No sessions.")
         yield Text()
