@@ -54,7 +54,9 @@ class Progress:
         row = execution.row
         done = f"{execution.executed}/{execution.cells} cells"
         if execution.status == "running" and row:
-            state = f"{row['state']}, {row.get('turns', 0)} turns, waited {duration(row['waited_s'])}"
+            turns = row.get("turns", 0)
+            had = "1 turn" if turns == 1 else f"{turns} turns"
+            state = f"{row['state']}, {had}, waited {duration(row['waited_s'])}"
         else:
             state = execution.status
         return printable(f"{execution.name:<{width}}  {done:>12}  {state}")[:119]
