@@ -217,6 +217,7 @@ class UserServer(JupyterServer):
         self.token = token
         self.http = requests.Session()
         self.http.headers["Authorization"] = f"token {token}"
+        self.kernels: set[str] = set()
 
     def open_notebook(self, path: str, kernel: str = "python3") -> dict[str, Any]:
         """As JupyterLab: the notebook's file by the contents API, then its session."""
@@ -227,6 +228,7 @@ class UserServer(JupyterServer):
         answer = self.request("POST", "api/sessions", json=model)
         assert answer.status_code == 201, answer.text
         found: dict[str, Any] = answer.json()
+        self.kernels.add(found["kernel"]["id"])
         return found
 
 
